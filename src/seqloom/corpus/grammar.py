@@ -1,0 +1,557 @@
+"""The embedded parallel corpus: a synchronous grammar that writes a sentence and its translation together.
+
+A synchronous grammar has rules for two languages at once. Each rule of this file builds a `Phrase`: English words,
+target words, and for every target word the English words it stands for. A target word holds on to its English words
+themselves, not to their positions, so a rule may put the target words in any order, or apart, and the gold word
+alignment is right by construction; positions are counted only once, when the sentence is finished.
+
+The rules write plain, unspelled forms ("de el castillo", "ne a pas"); the spelling of each language, contraction (del,
+du, aux), elision (l', n', qu'), a/an, y/e, comes last, and merges the links of the words it merges.
+
+An English sentence has exactly one translation here. "You" is one friend (tú, tu); "they" are masculine; the English
+past is the Spanish preterite and the French passé composé, the past of "to be" the imperfect; where French must know
+the gender of a "me", "you" or "us" it takes the masculine (il m'a entarté). Spanish leaves out yo, tú and nosotros:
+their English pronouns are linked to the verb, whose ending says the same.
+
+Links: an article, preposition or pronoun is linked to its counterpart; "not" to no, or to both ne and pas; "did" to the
+French auxiliary, or to the verb that carries its tense; a French auxiliary without "did" to the English verb; a verb's
+particle (look *for*) to the verb; the Spanish clitic that announces a recipient (*le* dio … *a* la reina) to "to".
+Only the Spanish personal "a" stands for nothing.
+
+The phenomena a pair is tagged with:
+
+- reordering: an adjective follows its noun, or an English genitive becomes a noun with "de";
+- verb_first: the target verb precedes its subject, the English one does not. In Spanish with verbs of coming and going
+  that end their clause (llegó la bruja verde); in both languages after "where" and "when", in questions and relatives
+  (où habite la sorcière), the only place where a plain French sentence does this;
+- agreement: an adjective or participle differs from its dictionary form, by gender or number that English does not
+  show (articles alone do not count, or every pair would be tagged);
+- clitic: an object pronoun stands before the target verb;
+- negation; relative; coordination (of nouns, verb phrases or whole clauses).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from seqloom.corpus import lexicon
+from seqloom.corpus.examples import Pair
+from seqloom.corpus.lexicon import Adjective, Noun, Verb, rows
+from seqloom.errors import UserError, one_of
+
+DIRECTIONS = ("en-es", "en-fr")
+SPLITS = ("train", "valid", "test", "long", "phenomena")
+PHENOMENA = ("reordering", "verb_first", "agreement", "clitic", "negation", "relative", "coordination")
+
+MAX_WORDS = 40
+LONG_WORDS = 20
+SIZES = {"train": 20_000, "valid": 500, "test": 1_000, "long": 300, "phenomena": 100 * len(PHENOMENA)}
+SHARES = (("train", 70), ("valid", 7), ("test", 8), ("long", 8), ("phenomena", 7))  # of all sentences, in percent
+FAMOUS = {"en-es": "the green witch arrived", "en-fr": "he hit me with a pie"}  # kept for the test split
+
+T = TypeVar("T")
+
+
+# Phrases -----------------------------------------------------------------------------------------------------------
+
+
+class Word:
+    """One English word. Its identity matters: target words point at it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+Words = tuple[Word, ...]
+Target = tuple[str, Words]  # a target word and the English words it stands for
+NO_TAGS: frozenset[str] = frozenset()
+TAGS = {tag: frozenset([tag]) for tag in PHENOMENA}
+
+
+class Phrase(NamedTuple):
+    """A piece of a sentence in both languages."""
+
+    source: Words
+    target: tuple[Target, ...]
+    tags: frozenset[str] = NO_TAGS
+
+    def tagged(self, tag: str) -> Phrase:
+        return Phrase(self.source, self.target, self.tags | TAGS[tag])
+
+
+EMPTY = Phrase((), ())
+
+
+def lexical(source: str, target: str) -> Phrase:
+    """A phrase taken whole from the lexicon: every target word stands for all of its English words."""
+    words = tuple([Word(text) for text in source.split()])
+    return Phrase(words, tuple([(text, words) for text in target.split()]))
+
+
+def straight(*parts: Phrase) -> Phrase:
+    """The parts in the same order in both languages."""
+    source: Words = ()
+    target: tuple[Target, ...] = ()
+    tags = NO_TAGS
+    for part in parts:
+        source += part.source
+        target += part.target
+        tags |= part.tags
+    return Phrase(source, target, tags)
+
+
+def inverted(first: Phrase, second: Phrase) -> Phrase:
+    """English says the first part first, the target language says it last."""
+    return Phrase(first.source + second.source, second.target + first.target, first.tags | second.tags)
+
+
+class Agreement(NamedTuple):
+    """What a subject asks of its verb: a person (I, you, she, we, they: 0 to 4) and a gender."""
+
+    person: int
+    feminine: bool
+
+    @property
+    def plural(self) -> bool:
+        return self.person > 2
+
+
+class Nominal(NamedTuple):
+    """A subject or an object: its words, its agreement, and whether a Spanish object would take the personal "a"."""
+
+    phrase: Phrase
+    agreement: Agreement
+    personal: bool = False
+
+
+# Spelling ----------------------------------------------------------------------------------------------------------
+
+CONTRACTIONS = {
+    "es": {("de", "el"): "del", ("a", "el"): "al"},
+    "fr": {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"},
+}
+ELISIONS = {word: word[:-1] + "'" for word in ("le", "la", "de", "ne", "me", "te", "je", "que")}
+BEFORE_VOWEL = {"ce": "cet", "ma": "mon", "ta": "ton", "sa": "son"}
+ADJECTIVE_BEFORE_VOWEL = {"vieux": "vieil", "beau": "bel", "nouveau": "nouvel"}
+ASPIRATED = ("hibou",)
+
+
+@lru_cache(maxsize=None)
+def starts_with_vowel(word: str) -> bool:
+    """Whether a French word is heard to begin with a vowel: mute h counts, aspirated h does not."""
+    return word[0] in "aeiouyhâàéèêîïôûœ" and not word.startswith(ASPIRATED)
+
+
+def spell_french(words: Sequence[Target]) -> list[Target]:
+    """Elision first, since "de l'homme" leaves nothing to contract; then du, des, au, aux."""
+    spelled: list[Target] = []
+    following = ""
+    for text, links in reversed(words):
+        if following and starts_with_vowel(following):
+            text = ELISIONS.get(text) or BEFORE_VOWEL.get(text) or text
+        contraction = CONTRACTIONS["fr"].get((text, following))
+        if contraction:
+            text, links = contraction, links + spelled.pop()[1]
+        spelled.append((text, links))
+        following = text
+    spelled.reverse()
+    return spelled
+
+
+def spell_spanish(words: Sequence[Target]) -> list[Target]:
+    """del, al, and "e" for "y" before an i."""
+    spelled: list[Target] = []
+    following = ""
+    for text, links in reversed(words):
+        if text == "y" and following.startswith(("i", "hi")):
+            text = "e"
+        contraction = CONTRACTIONS["es"].get((text, following))
+        if contraction:
+            text, links = contraction, links + spelled.pop()[1]
+        spelled.append((text, links))
+        following = text
+    spelled.reverse()
+    return spelled
+
+
+def spell_english(words: Words) -> list[str]:
+    texts = [word.text for word in words]
+    for position, text in enumerate(texts[:-1]):
+        if text == "a" and texts[position + 1][0] in "aeiou":
+            texts[position] = "an"
+    return texts
+
+
+def finish(phrase: Phrase, language: str) -> Pair:
+    """Spell both sides and count the positions of the links."""
+    source = spell_english(phrase.source)
+    target = (spell_spanish if language == "es" else spell_french)(phrase.target)
+    position = {id(word): index for index, word in enumerate(phrase.source)}
+    links = {(position[id(word)], index) for index, (_, words) in enumerate(target) for word in words}
+    return Pair(
+        source=" ".join(source).replace(" ,", ",").replace(" 's", "'s"),
+        target=" ".join([text for text, _ in target]).replace(" ,", ",").replace("' ", "'"),
+        alignment=tuple(sorted(links)),
+        tags=tuple([tag for tag in PHENOMENA if tag in phrase.tags]),
+    )
+
+
+# Rules -------------------------------------------------------------------------------------------------------------
+
+PAST, PRESENT = "past", "present"
+MODALS = {english: (spanish.split(), french.split()) for english, spanish, french in rows(lexicon.MODALS)}
+# English | Spanish | French | person | feminine. Spanish leaves the subject to the verb where the cell is empty.
+SUBJECT_PRONOUNS = {
+    "i": ("", "je", Agreement(0, False)),
+    "you": ("", "tu", Agreement(1, False)),
+    "we": ("", "nous", Agreement(3, False)),
+    "he": ("él", "il", Agreement(2, False)),
+    "she": ("ella", "elle", Agreement(2, True)),
+    "they": ("ellos", "ils", Agreement(4, False)),
+}
+THIRD_PERSONS = ("he", "she", "they")
+# English: Spanish direct, indirect; French direct, indirect; agreement
+OBJECT_PRONOUNS = {
+    "me": ("me", "me", "me", "me", Agreement(0, False)),
+    "you": ("te", "te", "te", "te", Agreement(1, False)),
+    "him": ("lo", "le", "le", "lui", Agreement(2, False)),
+    "her": ("la", "le", "la", "lui", Agreement(2, True)),
+    "us": ("nos", "nos", "nous", "nous", Agreement(3, False)),
+    "them": ("los", "les", "les", "leur", Agreement(4, False)),
+}
+# "Her" and "them" come twice, since they make French participles agree. Nobody acts on himself, which would be reflexive.
+OBJECTS_FOR = {
+    0: ("you", "him", "her", "her", "them", "them"),
+    1: ("me", "him", "her", "her", "us", "them", "them"),
+    2: ("me", "you", "him", "her", "her", "us", "them", "them"),
+    3: ("you", "him", "her", "her", "them", "them"),
+    4: ("me", "you", "him", "her", "her", "us", "them", "them"),
+}
+BE = {
+    ("ser", PRESENT): ("es", "son"),
+    ("ser", PAST): ("era", "eran"),
+    ("estar", PRESENT): ("está", "están"),
+    ("estar", PAST): ("estaba", "estaban"),
+    ("être", PRESENT): ("est", "sont"),
+    ("être", PAST): ("était", "étaient"),
+}
+WITH_MANNER = {"walk", "work", "speak", "eat", "drink", "read", "write", "paint", "draw", "wash", "clean", "prepare"}
+IN_RELATIVES = {"buy", "find", "see", "paint", "write", "read", "draw", "prepare", "look", "build"}
+WHERE = {"sleep", "sing", "dance", "work", "study", "play"}
+PLACES = ("inside", "surface", "building", "nearby")
+
+
+class Grammar:
+    """The rules for one direction, with the dice that choose among them.
+
+    Only `random()` is drawn from the generator: its numbers are the same on every machine and Python version.
+    """
+
+    def __init__(self, direction: str, seed: int) -> None:
+        self.language = direction.removeprefix("en-")
+        self.spanish = self.language == "es"
+        self.random = random.Random(seed).random
+        self.column = 1 if self.spanish else 2
+        self.read_lexicon()
+
+    def read_lexicon(self) -> None:
+        self.transitive, self.activities, self.giving, self.motion, other_verbs = (
+            [lexicon.read_verb(cells, self.language) for cells in rows(table)]
+            for table in (lexicon.TRANSITIVE, lexicon.ACTIVITIES, lexicon.GIVING, lexicon.MOTION, lexicon.OTHER_VERBS)
+        )
+        self.hit, self.pie, self.live = other_verbs
+        self.goals = {
+            cells[0]: (cells[1], cells[1 + self.column], cells[4].split()) for cells in rows(lexicon.GOALS)
+        }
+        self.all_nouns = [lexicon.read_noun(cells, self.language) for cells in rows(lexicon.NOUNS)]
+        self.noun_lists: dict[tuple[str, ...], list[Noun]] = {}
+        adjectives = [lexicon.read_adjective(cells, self.language) for cells in rows(lexicon.ADJECTIVES)]
+        self.adjectives = {noun: [one for one in adjectives if one.kinds & noun.kinds] for noun in self.all_nouns}
+        self.determiners = {
+            (plural, definite): [
+                (cells[0].split()[plural], cells[self.column].split()[2 * plural : 2 * plural + 2])
+                for cells in rows(lexicon.DETERMINERS)
+                if cells[0].split()[plural] != "-" and (not definite or cells[0].split()[0] in lexicon.DEFINITE)
+                for _ in range(int(cells[3]))
+            ]
+            for plural in (False, True)
+            for definite in (False, True)
+        }
+        self.prepositions = {
+            kind: [(cells[0], cells[self.column]) for cells in rows(lexicon.PREPOSITIONS) if cells[3] == kind]
+            for kind in PLACES
+        }
+        self.times = {
+            tense: [(cells[0], cells[self.column]) for cells in rows(table)]
+            for tense, table in ((PAST, lexicon.PAST_TIMES), (PRESENT, lexicon.PRESENT_TIMES), ("", lexicon.FUTURE_TIMES))
+        }
+        self.periods = [(cells[0].split(), cells[self.column].split(", ")) for cells in rows(lexicon.PERIODS)]
+        self.manners = [(cells[0], cells[self.column]) for cells in rows(lexicon.MANNERS)]
+        every_verb = self.transitive + self.activities + self.giving + self.motion
+        actions = [verb for verb in every_verb if verb not in self.motion or verb.base in self.goals] + 3 * [self.hit]
+        self.actions = {
+            kind: [verb for verb in actions if kind in verb.subjects or (verb is self.hit and kind == "person")]
+            for kind in ("person", "animal")
+        }
+
+    # Dice
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return choices[int(self.random() * len(choices))]
+
+    def chance(self, share: float) -> bool:
+        return self.random() < share
+
+    def nouns(self, kinds: Sequence[str]) -> list[Noun]:
+        key = tuple(kinds)
+        if key not in self.noun_lists:
+            self.noun_lists[key] = [noun for noun in self.all_nouns if noun.kinds.intersection(key)]
+        return self.noun_lists[key]
+
+    def tell(self, source: str, spanish: str, french: str) -> Phrase:
+        return lexical(source, spanish if self.spanish else french)
+
+    # Nouns
+
+    def determiner(self, noun: Noun, plural: bool, definite: bool) -> Phrase:
+        source, forms = self.pick(self.determiners[plural, definite or not noun.countable])
+        return lexical(source, forms[noun.feminine].replace("_", " "))
+
+    def adjective(self, adjective: Adjective, agreement: Agreement) -> Phrase:
+        form = adjective.target[agreement.feminine + 2 * agreement.plural]
+        phrase = lexical(adjective.source, form)
+        return phrase if form == adjective.target[0] else phrase.tagged("agreement")
+
+    def noun_group(self, noun: Noun, plural: bool, adjectives: Sequence[Adjective]) -> Phrase:
+        """A noun with its adjectives: in English all before it, in the target language some before and some after."""
+        agreement = Agreement(4 if plural else 2, noun.feminine)
+        group = lexical(noun.source[plural], noun.target[plural])
+        for adjective in reversed(adjectives):
+            phrase = self.adjective(adjective, agreement)
+            if not adjective.before_noun:
+                group = inverted(phrase, group).tagged("reordering")
+                continue
+            text, links = phrase.target[0]
+            if not (self.spanish or plural) and starts_with_vowel(group.target[0][0]):
+                text = ADJECTIVE_BEFORE_VOWEL.get(text, text)
+            group = straight(Phrase(phrase.source, ((text, links),), phrase.tags), group)
+        return group
+
+    def some_adjectives(self, noun: Noun) -> list[Adjective]:
+        """Mostly none, sometimes one, now and then a small green one: one on each side of the target noun."""
+        fitting = self.adjectives[noun]
+        if not fitting or self.chance(0.62):
+            return []
+        first = self.pick(fitting)
+        if first.before_noun and self.chance(0.3):
+            return [first] + [second for second in [self.pick(fitting)] if not second.before_noun]
+        return [first]
+
+    def noun_phrase(self, kinds: Sequence[str], definite: bool = False, bare: bool = False) -> Nominal:
+        """A noun with determiner, perhaps adjectives, perhaps (unless bare) a relative clause."""
+        noun = self.pick(self.nouns(kinds))
+        plural = noun.countable and self.chance(0.35)
+        group = self.noun_group(noun, plural, self.some_adjectives(noun))
+        if not noun.kinds & {"person", "animal"} and self.chance(0.07):
+            phrase = self.genitive(noun, plural, group)
+        else:
+            phrase = straight(self.determiner(noun, plural, definite), group)
+        definite = phrase.source[0].text in lexicon.DEFINITE
+        if not bare and self.chance(0.13):
+            phrase = straight(phrase, self.relative(noun, plural)).tagged("relative")
+        personal = "person" in noun.kinds or ("animal" in noun.kinds and definite)
+        return Nominal(phrase, Agreement(4 if plural else 2, noun.feminine), personal)
+
+    def genitive(self, noun: Noun, plural: bool, group: Phrase) -> Phrase:
+        """The witch's house: the house of the witch."""
+        owner = self.pick(self.nouns(("person",)))
+        possessor = straight(self.determiner(owner, False, True), lexical(*(owner.source[0], owner.target[0])))
+        mark = (Word("'s"),)
+        articles = ("el", "la", "los", "las") if self.spanish else ("le", "la", "les", "les")
+        article = (articles[noun.feminine + 2 * plural], mark)
+        target = (article, *group.target, ("de", mark), *possessor.target)
+        return Phrase(possessor.source + mark + group.source, target, group.tags | TAGS["reordering"])
+
+    def subject(self, kind: str, pronouns: Sequence[str], definite: bool = False, bare: bool = False) -> Nominal:
+        """A pronoun, two people, or a noun phrase."""
+        if pronouns and self.chance(0.45):
+            source = self.pick(pronouns)
+            spanish, french, agreement = SUBJECT_PRONOUNS[source]
+            return Nominal(self.tell(source, spanish, french), agreement)
+        first = self.noun_phrase((kind,), definite, bare)
+        if kind == "person" and self.chance(0.05):
+            first, second = self.noun_phrase((kind,), True, True), self.noun_phrase((kind,), True, True)
+            return Nominal(self.both(first.phrase, second.phrase), self.plural_of(first, second))
+        return first
+
+    def plural_of(self, first: Nominal, second: Nominal) -> Agreement:
+        return Agreement(4, first.agreement.feminine and second.agreement.feminine)
+
+    def both(self, first: Phrase, second: Phrase) -> Phrase:
+        return straight(first, self.tell("and", "y", "et"), second).tagged("coordination")
+
+    def direct_object(self, kinds: Sequence[str], definite: bool, bare: bool) -> Phrase:
+        phrases = [self.accusative(self.noun_phrase(kinds, definite, bare))]
+        if not definite and self.chance(0.07):
+            phrases = [self.accusative(self.noun_phrase(kinds, definite, True)) for _ in range(2)]
+        return phrases[0] if len(phrases) == 1 else self.both(*phrases)
+
+    def accusative(self, nominal: Nominal) -> Phrase:
+        """Spanish people are seen with the personal "a", and so are animals one knows."""
+        if self.spanish and nominal.personal:
+            return straight(Phrase((), (("a", ()),)), nominal.phrase)
+        return nominal.phrase
+
+    def location(self, kinds: Sequence[str] = PLACES) -> Phrase:
+        kind = self.pick(kinds)
+        preposition = lexical(*self.pick(self.prepositions[kind]))
+        return straight(preposition, self.noun_phrase((kind,), definite=self.chance(0.7), bare=True).phrase)
+
+    # Verbs
+
+    def predicate(
+        self,
+        verb: Verb,
+        subject: Nominal,
+        tense: str,
+        negative: bool = False,
+        *,
+        pronoun: Word | None = None,
+        clitic: str = "",
+        clitic_links: Words = (),
+        tail: Words = (),
+        preceding_object: Agreement | None = None,
+    ) -> Phrase:
+        """The verb with all that clings to it: auxiliaries, negation, particle, object pronoun.
+
+        `clitic` is the target pronoun, `pronoun` its English word, said after the verb; `tail` are English words said
+        later that the target verb stands for as well; a French participle agrees with `preceding_object`.
+        """
+        person = subject.agreement.person
+        base = Word(verb.base)
+        negation = Word("not")
+        # English first: which words carry tense and person (finite), negation (no), and the meaning (main)?
+        no: Words = (negation,)
+        extra: Words = ()
+        if tense in (PAST, PRESENT) and not negative:
+            base.text = verb.source_past if tense == PAST else verb.third if person == 2 else verb.base
+            source = finite = (base,)
+        elif tense in (PAST, PRESENT):
+            finite = (Word("did" if tense == PAST else "does" if person == 2 else "do"),)
+            source = (*finite, negation, base)
+        elif tense == "want to":
+            to = Word("to")
+            extra = (to,)
+            if negative:
+                finite = (Word("does" if person == 2 else "do"), Word("want"))
+                source = (finite[0], negation, finite[1], to, base)
+            else:
+                finite = (Word("wants" if person == 2 else "want"),)
+                source = (*finite, to, base)
+        elif tense == "going to":
+            to = Word("to")
+            extra = (to,)
+            finite = (Word(("am", "are", "is", "are", "are")[person]), Word("going"))
+            source = (finite[0], *((negation,) if negative else ()), finite[1], to, base)
+        elif tense == "can" and negative:
+            no = finite = (Word("cannot"),)
+            source = (*finite, base)
+        else:
+            finite = (Word(tense),)
+            source = (*finite, *((negation,) if negative else ()), base)
+        main: Words = (base,)
+        if verb.particle:
+            main += (Word(verb.particle),)
+            source += main[1:]
+        main += tail
+        if pronoun:
+            source += (pronoun,)
+            clitic_links = (pronoun,)
+        if not subject.phrase.target:  # a Spanish subject that only the verb's ending shows
+            finite += subject.phrase.source
+
+        # The target: a finite verb, and what follows it.
+        tags = TAGS["negation"] if negative else NO_TAGS
+        rest: tuple[Target, ...] = ()
+        clitics: tuple[Target, ...] = ((clitic, clitic_links),) if clitic else ()
+        both = finite + tuple([word for word in main if word not in finite])
+        if tense == PRESENT:
+            head = (verb.present[person == 4], both)
+        elif tense != PAST:
+            head = (MODALS[tense][not self.spanish][person], finite)
+            if self.spanish and tense == "going to":
+                rest = (("a", extra), (verb.infinitive, main))
+            else:
+                rest = ((verb.infinitive, extra + main),)
+        elif self.spanish:
+            head = (verb.past[person], both)
+        else:
+            head = ((lexicon.ETRE if verb.with_etre else lexicon.AVOIR)[person], finite)
+            participle = french_participle(verb.past[0], subject.agreement if verb.with_etre else preceding_object)
+            tags = tags if participle == verb.past[0] else tags | TAGS["agreement"]
+            rest = ((participle, main),)
+        if pronoun:
+            tags |= TAGS["clitic"]
+        if self.spanish:
+            return Phrase(source, ((("no", no),) if negative else ()) + clitics + (head, *rest), tags)
+        if tense not in (PAST, PRESENT):  # il veut me voir
+            rest, clitics = clitics + rest, ()
+        if negative:
+            return Phrase(source, (("ne", no), *clitics, head, ("pas", no), *rest), tags)
+        return Phrase(source, (*clitics, head, *rest), tags)
+
+    def verb_phrase(self, kind: str, subject: Nominal, tense: str, negative: bool = False, bare: bool = False) -> Phrase:
+        """Something that a person or an animal does, to somebody, to something or somewhere."""
+        verb = self.pick(self.actions[kind])
+        if verb.with_etre and subject.agreement.person in (0, 1, 3):  # je suis arrivé: but is it a man?
+            verb = self.pick(self.activities)
+        if tense == PRESENT and not verb.has_present:
+            verb = self.pick(self.activities if kind == "person" else self.activities[:1])
+        if verb is self.hit:
+            return self.hitting(subject, tense, negative)
+        if verb in self.giving:
+            return self.giving_phrase(verb, subject, tense, negative)
+        if verb in self.motion:
+            return self.going(verb, subject, tense, negative)
+        if verb in self.activities:
+            after = EMPTY if self.chance(0.35) else self.location()
+            if verb.base in WITH_MANNER and self.chance(0.3):
+                after = lexical(*self.pick(self.manners))
+            return straight(self.predicate(verb, subject, tense, negative), after)
+        if "person" in verb.objects and self.chance(0.5):
+            phrase = self.with_pronoun(verb, subject, tense, negative, indirect=False)
+        else:
+            phrase = straight(
+                self.predicate(verb, subject, tense, negative),
+                Phrase((), (("de", ()),)) if verb.objects == ("music",) and not self.spanish else EMPTY,
+                self.direct_object(verb.objects, definite=negative, bare=bare),
+            )
+        if verb.base in WITH_MANNER and self.chance(0.15):
+            return straight(phrase, lexical(*self.pick(self.manners)))
+        return straight(phrase, self.location()) if self.chance(0.12) else phrase
+
+    def with_pronoun(
+        self, verb: Verb, subject: Nominal, tense: str, negative: bool, indirect: bool, tail: Words = ()
+    ) -> Phrase:
+        """He saw me: él me vio, il m'a vu."""
+        source = self.pick(OBJECTS_FOR[subject.agreement.person])
+        forms = OBJECT_PRONOUNS[source]
+        clitic = (forms[:2] if self.spanish else forms[2:4])[indirect]
+        agreement = None if indirect else forms[4]
+        return self.predicate(
+            verb, subject, tense, negative, pronoun=Word(source), clitic=clitic, tail=tail, preceding_object=agreement
+        )
+
+    def hitting(self, subject: Nominal, tense: str, negative: bool, source: str = "") -> Phrase:
+        """With an umbrella both languages say what English says; with a pie, French has a verb for it."""
+        if self.spanish or self.chance(0.5):
+            instrument = self.noun_phrase(("club",), definite=negative, bare=True).phrase
+            if self.chance(0.3):
+                instrument = self.tell("a pie", "una tarta", "")
+        return EMPTY

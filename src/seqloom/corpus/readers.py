@@ -1,0 +1,487 @@
+"""Files to pairs: line-parallel files, TSV, CSV and JSONL (plain, .gz, .xz), and the embedded grammar.
+
+Everything streams: no file is ever held in memory, and a line is bounded. A fault stops the reader with the file and
+the line; whoever wants to see every fault (the data doctor) passes `complain` and reads on.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
+
+from pydantic import Field, field_validator, model_validator
+
+from seqloom.corpus.examples import Pair
+from seqloom.errors import DataError, UserError, did_you_mean
+from seqloom.settings import Settings, expand_variables
+
+MAX_LINE_BYTES = 1_000_000
+FORMATS = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+COMPRESSIONS = (".gz", ".xz")
+
+# Raised when the meaning of a file changes with the code of this module, so that caches of its pairs are rebuilt.
+_VERSION = 1
+_BOM = b"\xef\xbb\xbf"
+
+Complain = Callable[[str, DataError], None]
+"""Takes the name of a check ("encoding", "columns" …) and the fault; the reader skips the example and goes on."""
+
+
+class CorpusSettings(Settings):
+    """Where pairs come from: two line-parallel files, one file with columns or keys, or the embedded grammar."""
+
+    source: str | int | None = None
+    """A path (line-parallel files), or with `file` a column: its name in the header, its number from 0, or a key."""
+    target: str | int | None = None
+    """As `source`."""
+    file: str | None = None
+    """A TSV, CSV or JSONL file, may be compressed with .gz or .xz."""
+    format: Literal["tsv", "csv", "jsonl"] | None = None
+    """Of `file`; told from its name when absent."""
+    grammar: Literal["en-es", "en-fr"] | None = None
+    """A direction of the embedded corpus."""
+    split: Literal["train", "valid", "test", "long", "phenomena"] | None = None
+    """Of `grammar`; train when absent."""
+    size: int | None = Field(default=None, ge=1)
+    """Number of pairs the grammar makes; its own choice when absent."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first so many pairs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_split(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("grammar") is not None and values.get("split") is None:
+            return {**values, "split": "train"}
+        return values
+
+    @field_validator("source", "target", "file", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+            raise ValueError(f"must be text; got {value!r}")
+        if value == "":
+            raise ValueError("must not be empty")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> CorpusSettings:
+        if self.file is not None and self.grammar is not None:
+            raise ValueError("file and grammar exclude each other; keep the one the pairs come from")
+        if self.file is not None:
+            self._refuse("file", "split", "size")
+            self._check_columns(self.file)
+        elif self.grammar is not None:
+            self._refuse("grammar", "source", "target", "format")
+        else:
+            if self.source is None and self.target is None:
+                raise ValueError(
+                    "say where the pairs come from: source and target (two line-parallel files), "
+                    "file (one TSV, CSV or JSONL file) or grammar (en-es or en-fr)"
+                )
+            self._refuse("two line-parallel files", "format", "split", "size")
+            for given, lacking in (("source", "target"), ("target", "source")):
+                if getattr(self, lacking) is None:
+                    raise ValueError(f"{given} is given without {lacking}; line-parallel files need both")
+                if isinstance(getattr(self, given), int):
+                    raise ValueError(f"{given} is a column number, but there is no file; add file, or give a path")
+        return self
+
+    def _refuse(self, way: str, *names: str) -> None:
+        wrong = [name for name in names if getattr(self, name) is not None]
+        if wrong:
+            does = "does" if len(wrong) == 1 else "do"
+            raise ValueError(
+                f"{' and '.join(wrong)} {does} not go with {way}; remove {'it' if does == 'does' else 'them'}"
+            )
+
+    def _check_columns(self, file: str) -> None:
+        kind: str | None
+        try:
+            kind = self.format or _format_of(expand_path(file))
+        except UserError:  # a variable that is not set here; told when the file is opened
+            return
+        if kind is None:
+            raise ValueError(f"the name {file!r} does not tell the format; add format: tsv, csv or jsonl")
+        for name in ("source", "target"):
+            column = getattr(self, name)
+            if isinstance(column, int) and kind == "jsonl":
+                raise ValueError(f"{name} is the number {column}, but a JSONL file has keys; give the key's name")
+            if isinstance(column, int) and column < 0:
+                raise ValueError(f"{name} is {column}, but columns are counted from 0")
+
+
+class Located(NamedTuple):
+    """A pair and the place it was read from."""
+
+    path: str
+    line: int
+    pair: Pair
+
+
+def expand_path(path: str) -> str:
+    """A path as written in a recipe -> a path to open: `${NAME}`, `${NAME:-default}` and `~` are replaced."""
+    return os.path.expanduser(expand_variables(path))
+
+
+def files(settings: CorpusSettings) -> list[str]:
+    """The paths a corpus is read from; none for the grammar."""
+    if settings.file is not None:
+        return [expand_path(settings.file)]
+    if settings.grammar is not None:
+        return []
+    return [expand_path(str(settings.source)), expand_path(str(settings.target))]
+
+
+def describe(settings: CorpusSettings) -> str:
+    """A short name for people: "train.en + train.de", "pairs.tsv", "grammar en-es/train"."""
+    if settings.grammar is not None:
+        return f"grammar {settings.grammar}/{settings.split}"
+    return " + ".join(os.path.basename(path) for path in files(settings))
+
+
+def fingerprint(settings: CorpusSettings) -> str:
+    """A hash of what the corpus holds, so that a cache is keyed by content and not by the name or age of a file."""
+    values = settings.model_dump(mode="json", exclude={"file"})
+    if settings.file is not None:
+        values["format"] = _format(settings)
+    elif settings.grammar is None:
+        del values["source"], values["target"]
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([_VERSION, values], sort_keys=True).encode())
+    paths = files(settings)
+    if settings.grammar is not None:
+        beside = [Path(__file__).with_name(name) for name in ("grammar.py", "lexicon.py")]
+        paths = [str(path) for path in beside if path.exists()]
+    for path in paths:
+        content = hashlib.blake2b(digest_size=16)  # one per file: bytes that move from one file to the other count
+        with _explained(path), open(path, "rb") as stream:
+            while chunk := stream.read(1 << 20):
+                content.update(chunk)
+        digest.update(content.digest())
+    return digest.hexdigest()
+
+
+def read_pairs(settings: CorpusSettings) -> Iterator[Pair]:
+    """The pairs of a corpus, one after the other. An empty line is an empty string; skipping it is the caller's."""
+    return (located.pair for located in read_located(settings))
+
+
+def refuse(check: str, error: DataError) -> None:
+    """The `complain` of everyone but the doctor: the first fault ends the reading."""
+    raise error
+
+
+def read_located(settings: CorpusSettings, complain: Complain = refuse) -> Iterator[Located]:
+    """The pairs of a corpus with file and line (of a parallel corpus: of its source).
+
+    Args:
+        settings: where the pairs come from.
+        complain: what to do about a faulty line; what makes a file unreadable as a whole is raised in any case.
+    """
+    if settings.grammar is not None:
+        examples = _read_grammar(settings)
+    elif settings.file is None:
+        source_path, target_path = files(settings)
+        examples = _read_parallel(source_path, target_path, complain)
+    else:
+        path, kind = files(settings)[0], _format(settings)
+        if kind == "jsonl":
+            examples = _read_jsonl(path, settings.source or "source", settings.target or "target", complain)
+        else:
+            source = 0 if settings.source is None else settings.source
+            target = 1 if settings.target is None else settings.target
+            rows = _tsv_rows(path, complain) if kind == "tsv" else _csv_rows(path, complain)
+            examples = _read_table(path, rows, [_column(source), _column(target)], complain)
+    return itertools.islice(examples, settings.limit)
+
+
+def open_lines(path: str) -> Iterator[tuple[int, str]]:
+    r"""Line number (from 1) and text without its end, of a plain, .gz or .xz file in UTF-8.
+
+    Only \n and \r\n end a line: characters such as U+2028 or a form feed, at which `str.splitlines` breaks, would let
+    parallel files slip against each other. A byte order mark at the start is dropped.
+    """
+    return ((number, text) for number, text, _ in _lines(expand_path(path), refuse))
+
+
+# --- one reader per kind -------------------------------------------------------------------------------------------
+
+
+def _read_grammar(settings: CorpusSettings) -> Iterator[Located]:
+    from seqloom.corpus.grammar import generate
+
+    direction, split = str(settings.grammar), str(settings.split)
+    for number, pair in enumerate(generate(direction, split, settings.size), start=1):
+        yield Located(f"grammar:{direction}/{split}", number, pair)
+
+
+def _read_parallel(source_path: str, target_path: str, complain: Complain) -> Iterator[Located]:
+    sources, targets = _lines(source_path, complain), _lines(target_path, complain)
+    number = 0
+    while True:
+        source, target = next(sources, None), next(targets, None)
+        if source is None or target is None:
+            break
+        number = source[0]
+        if source[2] and target[2]:
+            yield Located(source_path, number, Pair(source[1], target[1]))
+    if source is None and target is None:
+        if number == 0:
+            raise DataError("the file is empty", source_path)
+        return
+    # One file goes on: its first extra line is already taken, the rest is counted without being kept.
+    longer, rest = (source_path, sources) if source is not None else (target_path, targets)
+    shorter = target_path if source is not None else source_path
+    total = number + 1 + sum(1 for _ in rest)
+    lines = "1 line" if number == 1 else f"{number:,} lines"
+    message = f"{lines}, but {longer} has {total:,}; parallel files need the same number"
+    complain("line counts", DataError(message, shorter))
+
+
+def _read_jsonl(path: str, source: str | int, target: str | int, complain: Complain) -> Iterator[Located]:
+    empty = True
+    for number, text, sound in _lines(path, complain):
+        empty = False
+        if not sound:
+            continue
+        try:
+            values = _json_object(text)
+            pair = Pair(_json_text(values, str(source)), _json_text(values, str(target)))
+        except ValueError as error:
+            complain("json", DataError(str(error), path, number))
+            continue
+        yield Located(path, number, pair)
+    if empty:
+        raise DataError("the file is empty", path)
+
+
+_JSON_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise ValueError("expected a JSON object, found an empty line")
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("not valid JSON: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ValueError(f"not valid JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, found {_JSON_KINDS.get(type(values), 'a number')}")
+    return values
+
+
+def _json_text(values: dict[str, Any], key: str) -> str:
+    if key not in values:
+        hint = did_you_mean(key, values) or f"; the keys here are {', '.join(values) or 'none'}"
+        raise ValueError(f"the key {key!r} is missing{hint}")
+    text = values[key]
+    if not isinstance(text, str):
+        raise ValueError(f"the key {key!r} must hold text; found {_JSON_KINDS.get(type(text), 'a number')}")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"the key {key!r} holds half of a surrogate pair, which is no character")
+    return text
+
+
+_Row = tuple[int, list[str] | None]  # None: a row that was complained about
+
+
+def _tsv_rows(path: str, complain: Complain) -> Iterator[_Row]:
+    for number, text, sound in _lines(path, complain):
+        cells = text.split("\t") if text else []
+        yield number, cells if sound else None
+
+
+def _csv_rows(path: str, complain: Complain) -> Iterator[_Row]:
+    """Records with the line they start at; a quoted field may go over several lines."""
+    last = 0
+    unsound = False
+
+    def feed() -> Iterator[str]:
+        nonlocal last, unsound
+        for number, text, sound in _lines(path, complain):
+            last = number
+            unsound = unsound or not sound
+            yield text + "\n"
+
+    reader = csv.reader(feed(), strict=True)
+    while True:
+        start, unsound = last + 1, False
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            complain("csv", DataError(f"not valid CSV: {_csv_problem(error)}", path, start))
+            unsound, row = True, []
+        yield start, None if unsound else row
+
+
+def _csv_problem(error: csv.Error) -> str:
+    message = str(error)
+    if "field limit" in message:
+        return f"a field is over {csv.field_size_limit():,} characters; is a closing quote missing?"
+    if "unexpected end of data" in message:
+        return "the file ends inside quotes; a closing quote is missing"
+    if "new-line character" in message:
+        return "a carriage return stands outside quotes"
+    return message
+
+
+def _read_table(path: str, rows: Iterator[_Row], columns: list[str | int], complain: Complain) -> Iterator[Located]:
+    expected = 0
+    empty = True
+    if any(isinstance(column, str) for column in columns):
+        number, header = next(rows, (0, []))
+        if header is None:
+            return
+        if not header:
+            raise DataError("the header line is empty" if number else "the file is empty", path)
+        columns = [_find_column(column, header, path, number) for column in columns]
+        expected = len(header)
+    source, target = cast(list[int], columns)
+    for number, row in rows:
+        empty = False
+        if row is None:
+            continue
+        if expected == 0:
+            expected = max(len(row), source + 1, target + 1)
+        if len(row) == expected:
+            yield Located(path, number, Pair(row[source], row[target]))
+        else:
+            found = str(len(row)) if row else "an empty line"
+            message = f"expected {expected} column{'s' if expected > 1 else ''}, found {found}"
+            complain("columns", DataError(message, path, number))
+    if empty:
+        raise DataError("the file is empty" + (": there is a header, but no row" if expected else ""), path)
+
+
+def _column(column: str | int) -> str | int:
+    return int(column) if isinstance(column, str) and column.isascii() and column.isdecimal() else column
+
+
+def _find_column(column: str | int, header: Sequence[str], path: str, line: int) -> int:
+    if isinstance(column, int):
+        if column >= len(header):
+            raise DataError(f"there is no column {column}; the header has {len(header)}, counted from 0", path, line)
+        return column
+    if column not in header:
+        hint = did_you_mean(column, header) or f"; the columns are {', '.join(header)}"
+        raise DataError(f"the header has no column {column!r}{hint}", path, line)
+    if header.count(column) > 1:
+        raise DataError(f"the header names the column {column!r} twice; give its number", path, line)
+    return header.index(column)
+
+
+# --- files and lines -----------------------------------------------------------------------------------------------
+
+
+def _format(settings: CorpusSettings) -> str:
+    path = files(settings)[0]
+    kind = settings.format or _format_of(path)
+    if kind is None:
+        raise DataError("the name does not tell the format; add format: tsv, csv or jsonl", path)
+    return kind
+
+
+def _format_of(path: str) -> str | None:
+    stem, suffix = os.path.splitext(path.lower())
+    return FORMATS.get(os.path.splitext(stem)[1] if suffix in COMPRESSIONS else suffix)
+
+
+def _lines(path: str, complain: Complain) -> Iterator[tuple[int, str, bool]]:
+    """Number, text, and whether the text is sound; the text of an unsound line is only a stand-in."""
+    for number, raw in enumerate(_raw_lines(path), start=1):
+        if len(raw) > MAX_LINE_BYTES:
+            message = f"the line is over {MAX_LINE_BYTES:,} bytes; is this a text file with one example per line?"
+            complain("line size", DataError(message, path, number))
+            yield number, "", False
+            continue
+        try:
+            text, sound = raw.decode("utf-8"), True
+        except UnicodeDecodeError as error:
+            column = len(raw[: error.start].decode("utf-8")) + 1
+            encoding = "utf-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
+            message = (
+                f"not UTF-8: byte 0x{raw[error.start]:02x} at column {column}; "
+                f"convert the file, e.g. iconv -f {encoding} -t utf-8"
+            )
+            complain("encoding", DataError(message, path, number))
+            text, sound = raw.decode("utf-8", errors="replace"), False
+        yield number, text, sound
+
+
+def _raw_lines(path: str) -> Iterator[bytes]:
+    """Lines without their ends; of a line over the limit only the beginning, still over the limit."""
+    bound = MAX_LINE_BYTES + 2  # a line of the greatest length and its \r\n
+    with _explained(path), _open(path) as stream:
+        raw = stream.readline(bound + len(_BOM)).removeprefix(_BOM)
+        while raw:
+            piece = raw
+            while len(piece) >= bound and not piece.endswith(b"\n"):
+                piece = stream.readline(bound)
+            if raw.endswith(b"\r\n"):
+                yield raw[:-2]
+            elif raw.endswith(b"\n"):
+                yield raw[:-1]
+            else:
+                yield raw
+            raw = stream.readline(bound)
+
+
+def _open(path: str) -> BinaryIO:
+    if path.endswith(".gz"):
+        return cast(BinaryIO, io.BufferedReader(gzip.open(path, "rb")))
+    if path.endswith(".xz"):
+        return cast(BinaryIO, io.BufferedReader(lzma.open(path, "rb")))
+    return open(path, "rb")
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn what the system says about a file into a sentence for its owner."""
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(_missing(path), path) from None
+    except IsADirectoryError:
+        raise DataError("this is a folder; give a file", path) from None
+    except PermissionError:
+        raise DataError("there is no permission to read this file", path) from None
+    except EOFError:
+        raise DataError("the compressed file is cut short; copy or download it again", path) from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        kind = "xz" if isinstance(error, lzma.LZMAError) else "gzip"
+        raise DataError(f"this is not a {kind} file, or it is damaged ({error})", path) from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path) from None
+
+
+def _missing(path: str) -> str:
+    folder = os.path.dirname(path) or "."
+    where = "" if os.path.isabs(path) else f"; looked for it from {os.getcwd()}"
+    if not os.path.isdir(folder):
+        return f"there is no such file, nor its folder {folder}{where}"
+    try:
+        siblings = [entry.name for entry in os.scandir(folder) if entry.is_file()]
+    except OSError:
+        siblings = []
+    return f"there is no such file{did_you_mean(os.path.basename(path), siblings)}{where}"

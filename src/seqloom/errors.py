@@ -1,0 +1,56 @@
+"""What a user reads when something is wrong: the place, the value, and what to do about it.
+
+`UserError` is the user's input (exit code 2), `RunError` is a run that could not go on (exit code 1). Anything else
+that escapes is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+class SeqloomError(Exception):
+    """Base of every error whose message is meant for the user."""
+
+    exit_code = 1
+
+
+class UserError(SeqloomError):
+    """The user's input was wrong; the message says where, what, and how to mend it."""
+
+    exit_code = 2
+
+
+class RunError(SeqloomError):
+    """The input was fine, but the work could not be finished (numbers exploded, the disk is full …)."""
+
+
+class DataError(UserError):
+    """A problem in a data file, shown as `path:line: message`."""
+
+    def __init__(self, message: str, path: str | Path, line: int | None = None) -> None:
+        self.path, self.line, self.message = str(path), line, message
+        super().__init__(f"{self.path}:{line}: {message}" if line is not None else f"{self.path}: {message}")
+
+
+class RecipeError(UserError):
+    """Everything that is wrong with a recipe, reported together."""
+
+    def __init__(self, problems: Sequence[str], origin: str = "recipe") -> None:
+        self.problems = list(problems)
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__(f"{origin}: {count}\n" + "\n".join(f"  - {problem}" for problem in self.problems))
+
+
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """A short hint such as " (did you mean 'additive'?)", or nothing when no choice is close."""
+    close = difflib.get_close_matches(str(word), list(choices), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def one_of(name: str, value: object, choices: Iterable[str]) -> str:
+    """The sentence for a value outside its table of choices."""
+    listed = sorted(choices)
+    return f"{name} must be one of {', '.join(listed)}; got {value!r}{did_you_mean(value, listed)}"

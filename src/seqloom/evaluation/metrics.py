@@ -1,0 +1,130 @@
+"""Scores of whole test sets: BLEU, chrF and TER by sacrebleu, and the share of exact answers.
+
+sacrebleu does the counting, so our figures can be compared with published ones; `signatures` returns the strings that
+say how they were counted. sacrebleu's own defaults are kept on purpose, which has one visible effect: TER always
+ignores case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from seqloom.errors import UserError, one_of
+
+Direction = Literal["higher", "lower"]
+
+METRICS: dict[str, Direction] = {
+    "bleu": "higher",
+    "chrf": "higher",
+    "ter": "lower",
+    "exact_match": "higher",
+    "aer": "lower",
+    "loss": "lower",
+    "perplexity": "lower",
+}
+"""Every metric we report, and which way is better. BLEU, chrF, TER and exact match are percentages, AER a fraction."""
+
+TEXT_METRICS = ("bleu", "chrf", "ter", "exact_match")
+"""The metrics that compare texts with texts."""
+
+
+def corpus_scores(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    metrics: Sequence[str] = TEXT_METRICS,
+    *,
+    lowercase: bool = False,
+    tokenized: bool = False,
+) -> dict[str, float]:
+    """Score a test set, one reference for each hypothesis.
+
+    Args:
+        hypotheses: What the model answered.
+        references: What it should have answered, in the same order.
+        metrics: Any of `TEXT_METRICS`.
+        lowercase: Ignore case.
+        tokenized: The texts are already split into tokens by spaces, so BLEU counts them as they are instead of
+            applying sacrebleu's 13a tokenisation.
+
+    Returns:
+        Metric name -> score, all in percent (TER may exceed 100).
+    """
+    assert_parallel(hypotheses, references)
+    scores: dict[str, float] = {}
+    for name in metrics:
+        if name == "exact_match":
+            scores[name] = exact_match(hypotheses, references, lowercase=lowercase)
+        else:
+            metric = _sacrebleu_metric(name, lowercase=lowercase, tokenized=tokenized)
+            scores[name] = float(metric.corpus_score(list(hypotheses), [list(references)]).score)
+    return scores
+
+
+def signatures(
+    metrics: Sequence[str] = TEXT_METRICS, *, lowercase: bool = False, tokenized: bool = False
+) -> dict[str, str]:
+    """The sacrebleu signature of each metric, to be printed beside a score that others should be able to repeat.
+
+    Exact match is ours and has no signature, so it is left out.
+    """
+    found: dict[str, str] = {}
+    for name in metrics:
+        if name != "exact_match":
+            metric = _sacrebleu_metric(name, lowercase=lowercase, tokenized=tokenized)
+            # sacrebleu knows the number of references only after it has scored something.
+            metric.corpus_score(["a"], [["a"]])
+            found[name] = str(metric.get_signature())
+    return found
+
+
+def group_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenized: bool = False
+) -> float:
+    """BLEU of a part of a test set.
+
+    A part may hold only sentences too short for a 4-gram. Plain BLEU is then 0 even when every word is right, so the
+    orders that cannot occur are left out. Wherever 4-grams exist, this equals `corpus_scores(...)["bleu"]`.
+    """
+    assert_parallel(hypotheses, references)
+    metric = _sacrebleu_metric("bleu", lowercase=lowercase, tokenized=tokenized, effective_order=True)
+    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
+    """The percentage of answers equal to their reference; runs of white space count as one space."""
+    assert_parallel(hypotheses, references)
+
+    def normal(text: str) -> str:
+        text = " ".join(text.split())
+        return text.lower() if lowercase else text
+
+    hits = sum(normal(ours) == normal(theirs) for ours, theirs in zip(hypotheses, references, strict=True))
+    return 100.0 * hits / len(references)
+
+
+def assert_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Fail on input that no caller of ours should produce: an empty test set, or lists that do not match."""
+    assert not isinstance(hypotheses, str), "expected a list of texts, got one text"
+    assert len(hypotheses) == len(references), (
+        f"every hypothesis needs one reference: {len(hypotheses)} hypotheses, {len(references)} references"
+    )
+    assert len(hypotheses) > 0, "nothing to score: the list of hypotheses is empty"
+
+
+def _sacrebleu_metric(name: str, *, lowercase: bool, tokenized: bool, effective_order: bool = False) -> Any:
+    from sacrebleu.metrics import BLEU, CHRF, TER
+
+    if name == "bleu":
+        # `force` only silences the advice to detokenise, which is pointless once the caller has said so.
+        return BLEU(
+            lowercase=lowercase,
+            tokenize="none" if tokenized else "13a",
+            force=tokenized,
+            effective_order=effective_order,
+        )
+    if name == "chrf":
+        return CHRF(lowercase=lowercase)
+    if name == "ter":
+        return TER()
+    raise UserError(one_of("metric", name, TEXT_METRICS))

@@ -1,0 +1,146 @@
+"""An experiment from beginning to end: prepare -> build -> fit -> evaluate -> save."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import seqloom
+from seqloom.errors import UserError
+from seqloom.files import folder_written_aside, write_atomically
+from seqloom.predictor import FORMAT, Predictor
+from seqloom.recipe import Recipe, load_recipe, recipe_text
+from seqloom.tasks import TASKS
+from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
+from seqloom.training.loop import Progressed, fit
+
+
+def train(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    run: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    resume: bool = False,
+    restart: bool = False,
+) -> Predictor:
+    """Train what the recipe describes and return the finished model, ready to answer.
+
+    Args:
+        recipe: path of a YAML file, name of a shipped recipe, mapping, or a run folder to resume.
+        run: folder of the run (default: runs/NAME of the recipe).
+        overrides: settings to change, such as "training.steps=100".
+        resume: go on from the last checkpoint of the run.
+        restart: throw away what the run folder holds and begin again.
+    """
+    run = run_folder(recipe, run)
+    recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
+    task_kind, work_kind = TASKS[recipe.task]
+    if recipe.training.threads is not None:
+        torch.set_num_threads(recipe.training.threads)
+
+    # prepare
+    if resume and (run / "text").is_dir():
+        task = task_kind.load(run / "text")
+    else:
+        task = task_kind.learn(recipe.data.train, recipe.text)
+        with folder_written_aside(run / "text") as folder:
+            task.save(folder)
+    work = work_kind(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
+
+    # build
+    torch.manual_seed(recipe.seed)
+    model = task.build(recipe.model)
+
+    # fit
+    done = fit(model, work, recipe.training, run, resume=resume)
+
+    # save, evaluate
+    save_model(run / "model", recipe, task, model, done)
+    return Predictor.load(run)
+
+
+def run_folder(recipe: Any, run: str | Path | None) -> Path:
+    """Where a run lives: as told; a run folder given as the recipe; else runs/NAME."""
+    if run is not None:
+        return Path(run)
+    if isinstance(recipe, str | Path) and (Path(recipe) / "recipe.yaml").is_file():
+        return Path(recipe)
+    name = Path(recipe).stem if isinstance(recipe, str | Path) else "unnamed"
+    return Path("runs") / name
+
+
+def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: bool, restart: bool) -> Recipe:
+    """The recipe to follow, and the run folder made ready for it; an earlier run is never overwritten unasked."""
+    kept = run / "recipe.yaml"
+    if resume:
+        if not kept.is_file():
+            raise UserError(f"{run}: there is no run to resume here")
+        if overrides:
+            raise UserError("a resumed run follows its own recipe; --set and --resume do not go together")
+        return load_recipe(kept)
+    if kept.is_file() and not restart:
+        finished = (run / "model" / "config.json").is_file()
+        what = "a finished run" if finished else f"a run with {len(checkpoints_in(run))} checkpoints"
+        go_on = "" if finished else "--resume goes on with it, "
+        raise UserError(f"{run}: holds {what}; {go_on}--restart throws it away, --run DIR uses another folder")
+    parsed = load_recipe(recipe, overrides)
+    if restart:
+        _clear(run)
+    write_atomically(kept, recipe_text(parsed))
+    return parsed
+
+
+def _clear(run: Path) -> None:
+    import shutil
+
+    for name in ("checkpoints", "model", "text"):
+        shutil.rmtree(run / name, ignore_errors=True)
+    (run / "journal.jsonl").unlink(missing_ok=True)
+
+
+def save_model(folder: Path, recipe: Recipe, task: Any, model: torch.nn.Module, done: Progressed) -> None:
+    """The model folder: all that turns raw text into an answer, and nothing that executes."""
+    config = {
+        "format": FORMAT,
+        "seqloom": seqloom.__version__,
+        "task": recipe.task,
+        "model": recipe.model.model_dump(mode="json"),
+        "decoding": recipe.decoding.model_dump(mode="json"),
+        "symbols": {"source": len(task.source), "target": len(task.target)},
+    }
+    with folder_written_aside(folder) as aside:
+        task.save(aside)
+        save_tensors(aside / "model.safetensors", model_tensors(model))
+        (aside / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+        (aside / "README.md").write_text(model_card(recipe, task, model, done), encoding="utf-8")
+
+
+def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progressed) -> str:
+    """What a stranger should know before using the model."""
+    from seqloom.corpus.readers import describe
+
+    parameters = sum(weight.numel() for weight in model.parameters())
+    best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g} on {describe(recipe.data.valid)}"
+    return f"""# {recipe.description or "A seqloom model"}
+
+| | |
+|---|---|
+| task | {recipe.task} |
+| model | {recipe.model.kind}, {parameters:,} parameters |
+| trained on | {describe(recipe.data.train)} |
+| training | {done.step:,} steps, {done.seconds / 60:.1f} minutes, weights of step {done.best_step:,} |
+| validation | {best} |
+| vocabulary | {len(task.source):,} source, {len(task.target):,} target symbols ({recipe.text.tokenizer}) |
+| made with | seqloom {seqloom.__version__}, {time.strftime("%Y-%m-%d")} |
+
+It has learned from the data above and nothing else: expect it to fail on other kinds of text.
+
+```
+seqloom predict . "some text"
+```
+"""

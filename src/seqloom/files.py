@@ -1,0 +1,76 @@
+"""Writing so that nothing is lost: aside first, onto the disk, then renamed. A reader sees the old file or the new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seqloom.errors import RunError, UserError
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Replace a file's content in one move."""
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(aside, 0o644)
+            os.replace(aside, path)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def folder_written_aside(final: Path) -> Iterator[Path]:
+    """A new folder to fill, moved to its final name when the block ends well and removed when it does not."""
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    except OSError as error:
+        raise RunError(f"cannot write {final}: {error.strerror}") from None
+    try:
+        yield aside
+        for file in aside.iterdir():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        os.chmod(aside, 0o755)
+        old = final.with_name(f".{final.name}.old")
+        if final.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(final, old)
+        os.replace(aside, final)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise RunError(f"cannot write {final}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def read_json(path: str | Path, max_bytes: int = 50_000_000) -> Any:
+    """A JSON file of ours, or one sentence about what is wrong with it."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > max_bytes:
+            raise UserError(f"{path}: larger than {max_bytes:,} bytes; not a file seqloom wrote")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: not valid JSON; the file is damaged or was not written by seqloom") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None

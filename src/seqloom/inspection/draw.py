@@ -1,0 +1,875 @@
+"""Pictures: the only file that knows matplotlib, and the heat map for terminals.
+
+Every picture is laid out in inches from the measured size of its labels, so that nothing overlaps and nothing is cut
+off: cells keep their size and the page grows. Pictures of the same data are the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import threading
+import unicodedata
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqloom.errors import UserError
+
+SUFFIXES = (".svg", ".png", ".pdf")
+
+# Colours. Light to dark in one hue survives every kind of colour blindness and a grey printer; orange against blue is
+# the pair that the most common kinds can tell apart. Lines follow Okabe & Ito (2008).
+SEQUENTIAL = ("#f7f9fc", "#d6e4f1", "#9dc3e0", "#5598c9", "#22659f", "#0a2f5c")
+DIVERGING = ("#7f3b08", "#cf7418", "#f5c88b", "#f7f7f7", "#a9cbe6", "#4287bd", "#0a3a6e")
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9", "#e69f00", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARK = "#d55e00"
+INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9dde2"
+
+# Sizes in inches, font sizes in points.
+CELL = 0.32
+MOST_CELLS = 60
+MARGIN = 0.14
+PAD = 0.06
+LABEL, SMALL, TITLE = 9.0, 7.5, 10.5
+LONGEST_LABEL = 40
+DPI = 150
+SLANT = 45.0
+
+SHADES = " ░▒▓█"
+
+OTHER_SCRIPTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "Noto Sans Devanagari",
+    "Nirmala UI",
+    "Noto Sans Thai",
+)
+
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One heat map: (rows, columns) values, a label for each row and column, and cells (row, column) to frame."""
+
+    matrix: Any
+    rows: Sequence[str]
+    columns: Sequence[str]
+    title: str = ""
+    marks: Iterable[tuple[int, int]] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Many units through time, (time, units): the first `most` of them are drawn, above the mean over all."""
+
+    matrix: Any
+    title: str
+    low: float | None = None
+    high: float | None = None
+    most: int | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Heat maps
+
+
+def heatmap(
+    matrix: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    path: str | Path,
+    *,
+    marks: Iterable[tuple[int, int]] = (),
+    marks_label: str = "gold alignment",
+    low: float | None = None,
+    high: float | None = None,
+) -> Path:
+    """Draw one matrix with its columns named along the top and its rows on the left.
+
+    Args:
+        matrix: (rows, columns).
+        rows: A label for each row.
+        columns: A label for each column; slanted only where they would not fit side by side.
+        title: A heading, or "".
+        path: A .svg, .png or .pdf file in a folder that exists.
+        marks: Cells (row, column) to frame.
+        marks_label: What a frame means.
+        low: The value of the lightest colour; see `value_range` for what is chosen otherwise.
+        high: The value of the darkest colour.
+    """
+    panel = Panel(matrix, rows, columns, "", marks=tuple(marks), low=low, high=high)
+    return panels([panel], path, title, marks_label=marks_label)
+
+
+def panels(
+    items: Sequence[Panel],
+    path: str | Path,
+    title: str = "",
+    *,
+    across: int | None = None,
+    marks_label: str = "gold alignment",
+) -> Path:
+    """Draw several heat maps in one figure, `across` of them side by side (as many as fit a page if None)."""
+    assert items, "no panel to draw"
+    target = _checked_path(path)
+    with _look():
+        places = [_place(item) for item in items]
+        wide, high = max(p.width for p in places), max(p.height for p in places)
+        if across is None:
+            across = max(1, min(len(items), int(13.0 // wide), math.ceil(math.sqrt(len(items)))))
+        gap = 0.22
+        num_rows = math.ceil(len(items) / across)
+        content = across * wide + (across - 1) * gap if len(items) > 1 else places[0].width
+        heading = _Heading(title, content)
+        marked = any(tuple(item.marks) for item in items)
+        footer = 0.26 if marked else 0.0
+        width = max(content, heading.width) + 2 * MARGIN
+        height = heading.height + num_rows * high + (num_rows - 1) * gap + footer + 2 * MARGIN
+        page = figure(width, height)
+        heading.write(page)
+        for index, (item, place) in enumerate(zip(items, places, strict=True)):
+            left = MARGIN + (index % across) * (wide + gap)
+            top = height - MARGIN - heading.height - (index // across) * (high + gap)
+            _paint(page, item, place, left, top)
+        if marked:
+            _mark_legend(page, marks_label)
+        return _save(page, target)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The room one heat map needs, in inches, and how its labels are set."""
+
+    cell: float
+    slanted: bool
+    row_step: int
+    column_step: int
+    left: float
+    top: float
+    right: float
+
+    num_rows: int
+    num_columns: int
+
+    @property
+    def inner_width(self) -> float:
+        return self.cell * self.num_columns
+
+    @property
+    def inner_height(self) -> float:
+        return self.cell * self.num_rows
+
+    @property
+    def width(self) -> float:
+        return self.left + self.inner_width + self.right
+
+    @property
+    def height(self) -> float:
+        return self.top + self.inner_height
+
+
+def _place(item: Panel) -> _Place:
+    shape = np.asarray(item.matrix).shape
+    assert shape == (len(item.rows), len(item.columns)), (
+        f"a matrix of {shape} cannot carry {len(item.rows)} row and {len(item.columns)} column labels"
+    )
+    assert min(shape) > 0, "an empty matrix cannot be drawn"
+    for mark in item.marks:
+        assert all(0 <= place < size for place, size in zip(mark, shape, strict=True)), f"{mark} is outside {shape}"
+    # Beyond the number of tokens one can read anyway, the page stops growing and labels are left out instead.
+    cell = CELL * min(1.0, MOST_CELLS / max(shape))
+    step = max(1, math.ceil(0.2 / cell))
+    sizes = [_text_size(shown(label)) for label in item.columns]
+    longest = max(width for width, _ in sizes)
+    slanted = longest > 0.9 * cell
+    left = max(_text_size(shown(label))[0] for label in item.rows) + PAD
+    title_size = _text_size(item.title, TITLE)
+    title_height = title_size[1] + 0.1 if item.title else 0.0
+    bar = 0.12 + 0.09 + 0.05 + _bar_label_width(item)
+    if slanted:
+        angle = math.radians(SLANT)
+        label_height = longest * math.sin(angle) + 0.13 * math.cos(angle)
+        reach = max(
+            (i + 0.5) * cell + width * math.cos(angle) + 0.05 for i, (width, _) in enumerate(sizes) if i % step == 0
+        )
+        right = max(bar, reach - cell * shape[1])
+    else:
+        label_height, right = 0.15, bar
+    right = max(right, title_size[0] - left - cell * shape[1])
+    return _Place(cell, slanted, step, step, left, label_height + PAD + title_height, right, *shape)
+
+
+def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> None:
+    values = np.asarray(item.matrix, dtype=float)
+    low, high = _limits(item, values)
+    axes = _axes(page, left + place.left, top - place.height, place.inner_width, place.inner_height)
+    mesh = _cells(axes, values, low, high, grid=place.cell >= 0.1)
+    axes.set_xlim(0, values.shape[1])
+    axes.set_ylim(values.shape[0], 0)
+    columns, rows = range(0, values.shape[1], place.column_step), range(0, values.shape[0], place.row_step)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    # Labels are placed as texts, not as tick labels: a tick label's distance depends on its own rotated box.
+    page_width, page_height = page.get_size_inches()
+    for column in columns:
+        x = (left + place.left + (column + 0.5) * place.cell) / page_width
+        y = (top - place.height + place.inner_height + PAD) / page_height
+        style: dict[str, Any] = (
+            {"rotation": SLANT, "ha": "left", "va": "baseline", "rotation_mode": "anchor"}
+            if place.slanted
+            else {"ha": "center", "va": "baseline"}
+        )
+        page.text(x, y, shown(item.columns[column]), fontsize=LABEL, color=INK, **style)
+    for row in rows:
+        x = (left + place.left - PAD) / page_width
+        y = (top - place.height + place.inner_height - (row + 0.5) * place.cell) / page_height
+        page.text(x, y, shown(item.rows[row]), fontsize=LABEL, color=INK, ha="right", va="center_baseline")
+    if item.title:
+        page.text(left / page_width, top / page_height, item.title, fontsize=TITLE, color=INK, ha="left", va="top")
+    _draw_marks(axes, item.marks)
+    bar_height = min(place.inner_height, 1.25)
+    bar = _axes(
+        page,
+        left + place.left + place.inner_width + 0.12,
+        top - place.height + (place.inner_height - bar_height),
+        0.09,
+        bar_height,
+    )
+    _colour_bar(page, bar, mesh, low, high)
+
+
+def _cells(axes: Any, values: np.ndarray, low: float, high: float, *, grid: bool) -> Any:
+    colours = _colour_map(low, high)
+    if grid and values.size <= MOST_CELLS**2:
+        return axes.pcolormesh(values, cmap=colours, vmin=low, vmax=high, edgecolors=RULE, linewidth=0.4)
+    extent = (0, values.shape[1], values.shape[0], 0)
+    return axes.imshow(values, cmap=colours, vmin=low, vmax=high, extent=extent, aspect="auto", interpolation="nearest")
+
+
+def _draw_marks(axes: Any, marks: Iterable[tuple[int, int]]) -> None:
+    from matplotlib.patches import Rectangle
+
+    for row, column in sorted(set(marks)):
+        # A white frame below the coloured one keeps it visible on the darkest cells.
+        for colour, weight in (("#ffffff", 3.0), (MARK, 1.5)):
+            axes.add_patch(
+                Rectangle((column + 0.2, row + 0.2), 0.6, 0.6, fill=False, edgecolor=colour, linewidth=weight)
+            )
+
+
+def _mark_legend(page: Any, label: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    width, height = page.get_size_inches()
+    side = 0.11
+    page.add_artist(
+        Rectangle(
+            (MARGIN / width, MARGIN / height),
+            side / width,
+            side / height,
+            fill=False,
+            edgecolor=MARK,
+            linewidth=1.5,
+            transform=page.transFigure,
+        )
+    )
+    page.text((MARGIN + side + 0.07) / width, MARGIN / height, label, fontsize=SMALL, color=FAINT, va="baseline")
+
+
+def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> None:
+    bar = page.colorbar(mesh, cax=axes, ticks=[low, high])
+    bar.outline.set_visible(False)
+    axes.set_yticklabels([_number(low), _number(high)], fontsize=SMALL, color=FAINT)
+    # The two figures stay within the bar's height, so that neighbours never touch.
+    lower, upper = axes.get_yticklabels()
+    lower.set_verticalalignment("bottom")
+    upper.set_verticalalignment("top")
+    axes.tick_params(length=0, pad=2)
+
+
+def _bar_label_width(item: Panel | Band) -> float:
+    low, high = _limits(item, np.asarray(item.matrix, dtype=float))
+    return max(_text_size(_number(low), SMALL)[0], _text_size(_number(high), SMALL)[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Units through time
+
+
+def bands(
+    items: Sequence[Band],
+    columns: Sequence[str],
+    path: str | Path,
+    title: str = "",
+    caption: str = "",
+    *,
+    across: int | None = None,
+) -> Path:
+    """Draw many units through time: time from left to right, one line of cells for each unit, their mean below.
+
+    The bands fill column after column, `across` columns in all (one if the sentence is long, else two); the labels of
+    the time axis stand below each column.
+    """
+    assert items, "no band to draw"
+    target = _checked_path(path)
+    for item in items:
+        assert np.asarray(item.matrix).shape[0] == len(columns), f"{item.title}: time steps and labels differ"
+    with _look():
+        steps = len(columns)
+        if across is None:
+            across = 1 if len(items) < 3 or steps > 18 else 2
+        deep = math.ceil(len(items) / across)
+        cell = CELL * min(1.0, MOST_CELLS / steps)
+        inner = cell * steps
+        sizes = [_text_size(shown(label)) for label in columns]
+        longest = max(width for width, _ in sizes)
+        step = max(1, math.ceil(0.2 / cell))
+        slanted = longest > 0.9 * cell
+        angle = math.radians(SLANT)
+        label_height = (longest * math.sin(angle) + 0.12 if slanted else 0.15) + PAD
+        # A slanted label ends below its cell and begins further left.
+        reach = (
+            max(width * math.cos(angle) - (i + 0.5) * cell for i, (width, _) in enumerate(sizes)) + 0.12
+            if slanted
+            else 0.0
+        )
+        left = max(0.44, reach)
+        right = max(0.42, 0.12 + 0.09 + 0.05 + max(_bar_label_width(item) for item in items))
+        wide = max(left + inner + right, max(_text_size(item.title, LABEL)[0] for item in items) + left)
+        units_high = min(1.3, max(0.5, 0.05 * max(_drawn_units(item) for item in items)))
+        mean_high, title_high, gap, between = 0.36, 0.22, 0.2, 0.3
+        band_high = title_high + units_high + PAD + mean_high
+        content = across * wide + (across - 1) * between
+        heading = _Heading(title, content)
+        notes = _wrapped(caption, content, SMALL) if caption else []
+        footer = 0.16 * len(notes) + 0.06 if notes else 0.0
+        width = max(content, heading.width) + 2 * MARGIN
+        height = heading.height + deep * band_high + (deep - 1) * gap + label_height + footer + 2 * MARGIN
+        page = figure(width, height)
+        heading.write(page)
+        for index, item in enumerate(items):
+            x = MARGIN + (index // deep) * (wide + between) + left
+            y = height - MARGIN - heading.height - (index % deep) * (band_high + gap)
+            _paint_band(page, item, x, y, inner, (title_high, units_high, mean_high))
+            if index % deep == deep - 1 or index == len(items) - 1:
+                for i in range(0, steps, step):
+                    style: dict[str, Any] = (
+                        {"rotation": SLANT, "ha": "right", "va": "top", "rotation_mode": "anchor"}
+                        if slanted
+                        else {"ha": "center", "va": "top"}
+                    )
+                    page.text(
+                        (x + (i + 0.5) * cell) / width,
+                        (y - band_high - PAD) / height,
+                        shown(columns[i]),
+                        fontsize=LABEL,
+                        color=INK,
+                        **style,
+                    )
+        for i, line in enumerate(reversed(notes)):
+            page.text(MARGIN / width, (MARGIN + 0.16 * i) / height, line, fontsize=SMALL, color=FAINT, va="baseline")
+        return _save(page, target)
+
+
+def _drawn_units(item: Band) -> int:
+    units = int(np.asarray(item.matrix).shape[1])
+    return units if item.most is None else min(units, item.most)
+
+
+def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights: tuple[float, float, float]) -> None:
+    title_high, units_high, mean_high = heights
+    values = np.asarray(item.matrix, dtype=float)
+    steps, units = len(values), _drawn_units(item)
+    low, high = _limits(item, values)
+    width, height = page.get_size_inches()
+    page.text(x / width, y / height, item.title, fontsize=LABEL, color=INK, va="top")
+    upper = _axes(page, x, y - title_high - units_high, inner, units_high)
+    mesh = _cells(upper, values.T[:units], low, high, grid=False)
+    upper.set_xticks([])
+    upper.set_yticks([0.5, units - 0.5] if units > 1 else [0.5])
+    upper.set_yticklabels(["0", str(units - 1)] if units > 1 else ["0"], fontsize=SMALL, color=FAINT)
+    upper.tick_params(length=0, pad=2)
+    lower = _axes(page, x, y - title_high - units_high - PAD - mean_high, inner, mean_high)
+    middle = np.arange(steps) + 0.5
+    means = values.mean(axis=1)
+    # The mean moves far less than the units do, so it has a scale of its own, though never one that magnifies noise.
+    centre = float(means.max() + means.min()) / 2
+    reach = max(float(means.max() - means.min()) / 2, 0.05 * (high - low))
+    lower.axhspan(centre - 1.3 * reach, centre + 1.3 * reach, color=SEQUENTIAL[0], linewidth=0)
+    if abs(centre) < 1.3 * reach and low < 0:
+        lower.axhline(0, color=RULE, linewidth=0.8)
+    lower.plot(middle, means, color=LINES[0], linewidth=1.3, marker="o", markersize=2.4)
+    lower.set_xlim(0, steps)
+    lower.set_ylim(centre - 1.3 * reach, centre + 1.3 * reach)
+    lower.set_xticks([])
+    lower.set_yticks([centre - reach, centre + reach])
+    lower.set_yticklabels(
+        [f"{centre + sign * reach:.2f}".replace("-", "−") for sign in (-1, 1)], fontsize=SMALL, color=FAINT
+    )
+    lower.tick_params(length=0, pad=2)
+    page.text(
+        (x + inner + 0.08) / width,
+        (y - title_high - units_high - PAD - mean_high / 2) / height,
+        "mean",
+        fontsize=SMALL,
+        color=FAINT,
+        va="center",
+    )
+    bar = _axes(page, x + inner + 0.12, y - title_high - units_high, 0.09, units_high)
+    _colour_bar(page, bar, mesh, low, high)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Lines
+
+
+def lines(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    path: str | Path,
+    *,
+    ticks: Sequence[tuple[float, str]] | None = None,
+) -> Path:
+    """Draw one line for each series, named at its right end in its own colour.
+
+    `ticks` replaces the numbers along the horizontal axis by (place, label).
+    """
+    drawn = {name: sorted((float(x), float(y)) for x, y in points) for name, points in series.items() if points}
+    assert drawn, "no point to draw"
+    target = _checked_path(path)
+    with _look():
+        names = list(drawn)
+        apart = 0.19
+        inner_height = max(2.7, apart * len(names) + 0.2)
+        inner_width = 4.8
+        if ticks:
+            widest = max(_text_size(part, LABEL)[0] for _, label in ticks for part in label.split("\n"))
+            inner_width = max(inner_width, len(ticks) * (widest + 0.16))
+        tick_lines = max(label.count("\n") + 1 for _, label in ticks) if ticks else 1
+        right = 0.34 + max(_text_size(shown(name))[0] for name in names)
+        left, bottom = 0.68, 0.34 + 0.16 * tick_lines
+        heading = _Heading(title, left + inner_width + right)
+        width = left + inner_width + right + 2 * MARGIN
+        height = heading.height + 0.08 + inner_height + bottom + 2 * MARGIN
+        page = figure(width, height)
+        heading.write(page)
+        axes = _axes(page, MARGIN + left, MARGIN + bottom, inner_width, inner_height, frame=True)
+        for index, name in enumerate(names):
+            xs, ys = zip(*drawn[name], strict=True)
+            axes.plot(
+                xs,
+                ys,
+                color=LINES[index % len(LINES)],
+                marker=MARKERS[index % len(MARKERS)] if len(xs) <= 30 else None,
+                markersize=4.5,
+                linewidth=1.6,
+                linestyle="-" if index < len(LINES) else "--",
+                clip_on=False,
+                zorder=3,
+            )
+        axes.margins(x=0.03, y=0.08)
+        axes.grid(axis="y", color=RULE, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.tick_params(length=3, color=RULE, labelsize=LABEL, labelcolor=INK)
+        if ticks:
+            axes.set_xticks([place for place, _ in ticks], [label for _, label in ticks])
+        axes.set_xlabel(xlabel, fontsize=LABEL, color=FAINT)
+        axes.set_ylabel(ylabel, fontsize=LABEL, color=FAINT)
+        _name_lines(axes, drawn, inner_width, inner_height, apart)
+        return _save(page, target)
+
+
+def _name_lines(
+    axes: Any, drawn: Mapping[str, Sequence[tuple[float, float]]], width: float, height: float, apart: float
+) -> None:
+    """Write each name beside the end of its line, moved up or down as far as its neighbours need."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    names = list(drawn)
+    ends = {name: (drawn[name][-1][1] - bottom) / (top - bottom) * height for name in names}
+    order = sorted(names, key=lambda name: ends[name])
+    heights = spread([ends[name] for name in order], apart, 0.0, height)
+    for name, place in zip(order, heights, strict=True):
+        colour = LINES[names.index(name) % len(LINES)]
+        x = (drawn[name][-1][0] - left) / (right - left)
+        axes.annotate(
+            shown(name),
+            xy=(x, ends[name] / height),
+            xytext=(1 + 0.2 / width, place / height),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            fontsize=LABEL,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.5, "shrinkA": 1, "shrinkB": 3},
+        )
+
+
+def spread(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Move rising places as little as needed until neighbours are `apart`, staying between low and high if possible."""
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, low) if not moved else max(place, moved[-1] + apart))
+    limit = high
+    for index in range(len(moved) - 1, -1, -1):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - apart
+    return moved
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Terminals
+
+
+def to_terminal(
+    matrix: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    colour: bool = True,
+    width: int | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """Draw a matrix with characters.
+
+    Column labels stand side by side where the terminal is wide enough for them, long ones shortened if need be, and
+    run downwards where it is not. A matrix wider than the terminal is continued below.
+
+    Args:
+        matrix: (rows, columns).
+        rows: A label for each row.
+        columns: A label for each column.
+        colour: Colour the background; otherwise shades from " " to "█" are used.
+        width: Characters in a line; the terminal's if None.
+        low: The value of the lightest cell; see `value_range` for what is chosen otherwise.
+        high: The value of the darkest cell.
+    """
+    values = np.asarray(matrix, dtype=float)
+    assert values.shape == (len(rows), len(columns)), (
+        f"a matrix of {values.shape} cannot carry {len(rows)} row and {len(columns)} column labels"
+    )
+    if not values.size:
+        return "(empty)"
+    low, high = _limits(Panel(values, rows, columns, low=low, high=high), values)
+    width = width if width is not None else shutil.get_terminal_size().columns
+    room = max(10, width)
+    names = [shorten(shown(label), max(6, min(24, room // 3))) for label in rows]
+    left = max(display_width(name) for name in names)
+    labels = [shown(label) for label in columns]
+    side_by_side = False
+    for most in (LONGEST_LABEL, 16, 12, 9):
+        cut = [shorten(label, most) for label in labels]
+        flat = [max(2, display_width(label)) for label in cut]
+        side_by_side = left + sum(size + 1 for size in flat) <= room
+        if side_by_side:
+            labels = cut
+            break
+    if side_by_side:
+        blocks = [range(len(labels))]
+    else:
+        per_block = max(1, (room - left - 1) // 2)
+        blocks = [range(start, min(start + per_block, len(labels))) for start in range(0, len(labels), per_block)]
+    parts = []
+    for block in blocks:
+        if side_by_side:
+            text = ["".join(" " + _fit(labels[i], flat[i]) for i in block)]
+            sizes, gap = flat, " "
+        else:
+            text = [" " + line for line in _downwards([labels[i] for i in block], longest=16)]
+            sizes, gap = [2] * len(labels), ""
+        drawn = [" " * left + line for line in text]
+        for name, row in zip(names, values, strict=True):
+            cells = gap.join(_cell(row[i], low, high, sizes[i], colour) for i in block)
+            drawn.append(" " * (left - display_width(name)) + name + " " + cells)
+        parts.append("\n".join(line.rstrip(" ") for line in drawn))
+    return "\n\n".join(parts) + "\n\n" + _scale(left, low, high, colour)
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for East Asian wide characters, none for combining marks."""
+    return sum(
+        0 if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf") else _char_width(char)
+        for char in text
+    )
+
+
+def shorten(text: str, most: int) -> str:
+    """A text of at most `most` columns; "…" stands for what was left out."""
+    if display_width(text) <= most:
+        return text
+    kept = ""
+    for char in text:
+        if display_width(kept + char) > most - 1:
+            break
+        kept += char
+    return kept + "…"
+
+
+def shown(label: str) -> str:
+    """A label as it can be printed: white space made visible, control characters replaced, very long ones shortened."""
+    named = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "↵", "": "∅"}
+    if label in named:
+        return named[label]
+    clean = "".join(named.get(char, "�") if unicodedata.category(char) in ("Cc", "Cs") else char for char in str(label))
+    return shorten(clean, LONGEST_LABEL)
+
+
+def _char_width(char: str) -> int:
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def _fit(text: str, size: int) -> str:
+    return text + " " * (size - display_width(text))
+
+
+def _downwards(labels: Sequence[str], longest: int) -> list[str]:
+    """Labels written from top to bottom in columns two characters wide, ending on the same line."""
+    letters = []
+    for label in labels:
+        stack: list[str] = []
+        for char in label:
+            if stack and display_width(char) == 0:
+                stack[-1] += char
+            else:
+                stack.append(char)
+        letters.append(stack if len(stack) <= longest else [*stack[: longest - 1], "⋮"])
+    height = max(len(stack) for stack in letters)
+    padded = [[""] * (height - len(stack)) + stack for stack in letters]
+    return ["".join(_fit(stack[line], 2) for stack in padded) for line in range(height)]
+
+
+def _cell(value: float, low: float, high: float, size: int, colour: bool) -> str:
+    if not math.isfinite(value):
+        return _fit("·", size)
+    part = min(1.0, max(0.0, (value - low) / (high - low)))
+    if not colour:
+        if low < 0 < high:
+            # Shades have no sign, so it is written into the cell.
+            strength = abs(value) / max(-low, high)
+            block = SHADES[min(4, round(strength * 4))] * size
+            return ("-" if value < 0 else "+") + block[1:] if strength >= 0.125 else block
+        return SHADES[min(4, round(part * 4))] * size
+    red, green, blue = _blend(DIVERGING if low < 0 < high else SEQUENTIAL, part)
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return f"\x1b[48;2;{red};{green};{blue}m{' ' * size}\x1b[0m"
+    return f"\x1b[48;5;{_nearest_of_256(red, green, blue)}m{' ' * size}\x1b[0m"
+
+
+def _scale(left: int, low: float, high: float, colour: bool) -> str:
+    steps = np.linspace(low, high, 9 if low < 0 < high else 5)
+    return " " * (left + 1) + f"{_number(low)} {''.join(_cell(v, low, high, 2, colour) for v in steps)} {_number(high)}"
+
+
+def _nearest_of_256(red: int, green: int, blue: int) -> int:
+    """The entry of the xterm palette nearest to a colour: its 6×6×6 cube, or its ramp of greys."""
+    levels = (0, 95, 135, 175, 215, 255)
+    cube = [int(np.abs(np.subtract(levels, part)).argmin()) for part in (red, green, blue)]
+    grey = min(range(24), key=lambda i: abs(8 + 10 * i - (red + green + blue) / 3))
+
+    def distance(other: Sequence[int]) -> int:
+        return sum((a - b) ** 2 for a, b in zip((red, green, blue), other, strict=True))
+
+    if distance([8 + 10 * grey] * 3) < distance([levels[i] for i in cube]):
+        return 232 + grey
+    return 16 + 36 * cube[0] + 6 * cube[1] + cube[2]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Shared
+
+
+def value_range(values: Any) -> tuple[float, float]:
+    """The values of the lightest and the darkest colour that suit an array.
+
+    Shares and probabilities get 0 to 1, so that shades can be compared between pictures; signed values an interval with
+    0 in its middle; anything else 0 to the largest.
+    """
+    array = np.asarray(values, dtype=float)
+    finite = array[np.isfinite(array)]
+    if not finite.size:
+        return 0.0, 1.0
+    smallest, largest = float(finite.min()), float(finite.max())
+    if smallest < 0:
+        bound = max(-smallest, largest)
+        return -bound, bound
+    # Rounding may carry a probability a hair above 1.
+    return 0.0, largest if largest > 1.0 + 1e-4 else 1.0
+
+
+def figure(width: float, height: float) -> Any:
+    """An empty page of that many inches, with our look."""
+    with _look():
+        from matplotlib.figure import Figure
+
+        return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+
+
+def _limits(item: Panel | Band, values: np.ndarray) -> tuple[float, float]:
+    low, high = value_range(values)
+    low, high = (low if item.low is None else item.low), (high if item.high is None else item.high)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def _number(value: float) -> str:
+    text = f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+    return text.replace("-", "−")
+
+
+def _blend(anchors: Sequence[str], part: float) -> tuple[int, int, int]:
+    places = np.linspace(0, 1, len(anchors))
+    parts = [[int(anchor[i : i + 2], 16) for anchor in anchors] for i in (1, 3, 5)]
+    red, green, blue = (round(float(np.interp(part, places, channel))) for channel in parts)
+    return red, green, blue
+
+
+def _colour_map(low: float, high: float) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    name, anchors = ("seqloom-signed", DIVERGING) if low < 0 < high else ("seqloom", SEQUENTIAL)
+    colours = LinearSegmentedColormap.from_list(name, list(anchors))
+    colours.set_bad("#ffffff")
+    return colours
+
+
+def _axes(page: Any, left: float, bottom: float, width: float, height: float, *, frame: bool = False) -> Any:
+    """Axes at a place given in inches, bare unless a frame is wanted."""
+    page_width, page_height = page.get_size_inches()
+    axes = page.add_axes((left / page_width, bottom / page_height, width / page_width, height / page_height))
+    for side, spine in axes.spines.items():
+        spine.set_visible(frame and side in ("left", "bottom"))
+        spine.set_color(RULE)
+    return axes
+
+
+class _Heading:
+    """A title, broken into lines that fit above the content."""
+
+    def __init__(self, title: str, content: float) -> None:
+        room = max(content, 4.5)
+        self.lines = _wrapped(title, room, TITLE) if title else []
+        self.width = max((_text_size(line, TITLE)[0] for line in self.lines), default=0.0)
+        self.height = 0.2 * len(self.lines) + 0.1 if self.lines else 0.0
+
+    def write(self, page: Any) -> None:
+        width, height = page.get_size_inches()
+        for i, line in enumerate(self.lines):
+            y = (height - MARGIN - 0.2 * i) / height
+            page.text(MARGIN / width, y, line, fontsize=TITLE, color=INK, ha="left", va="top")
+
+
+def _wrapped(text: str, room: float, size: float) -> list[str]:
+    broken: list[str] = []
+    for word in text.split():
+        if broken and _text_size(f"{broken[-1]} {word}", size)[0] <= room:
+            broken[-1] += f" {word}"
+        else:
+            broken.append(word)
+    return broken
+
+
+def _text_size(text: str, size: float = LABEL) -> tuple[float, float]:
+    """The width and height of a text in inches."""
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.font_manager import FontProperties
+
+    if not text:
+        return 0.0, 0.0
+    with _look():
+        renderer = RendererAgg(1, 1, 72)
+        width, height, _ = renderer.get_text_width_height_descent(text, FontProperties(size=size), False)
+    if any(_char_width(char) == 2 for char in text):
+        # Our font lacks these; the one that replaces it in a browser sets them a full square wide.
+        width = max(width, 0.5 * size * display_width(text))
+    return width / 72, height / 72
+
+
+@lru_cache(maxsize=1)
+def _other_scripts() -> tuple[str, ...]:
+    """The fonts of this computer that can stand in for letters ours lacks."""
+    from matplotlib.font_manager import fontManager
+
+    known = set(fontManager.get_font_names())
+    return tuple(name for name in OTHER_SCRIPTS if name in known)
+
+
+@contextmanager
+def _look(*, fallback: bool = True) -> Iterator[None]:
+    """Our settings of matplotlib, for as long as the block lasts and one thread at a time, since they are global."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError("drawing needs matplotlib: pip install 'seqloom[plots]'") from None
+    settings: dict[Any, Any] = {
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans", *(_other_scripts() if fallback else ())],
+        "text.parse_math": False,  # a token may be a dollar sign
+        "text.usetex": False,
+        "axes.unicode_minus": True,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "seqloom",
+        "pdf.fonttype": 42,
+        "path.simplify": False,
+        "savefig.bbox": None,
+        "savefig.dpi": DPI,
+        "savefig.facecolor": "white",
+        "savefig.transparent": False,
+    }
+    with _lock, warnings.catch_warnings(), matplotlib.rc_context(settings):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def _checked_path(path: str | Path) -> Path:
+    """The path, once we know that a picture can be written there."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{target}: a picture must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if not target.parent.is_dir():
+        raise UserError(f"{target}: the folder {target.parent} does not exist; create it first")
+    if target.is_dir():
+        raise UserError(f"{target}: this is a folder, not a file")
+    return target
+
+
+def _save(page: Any, target: Path) -> Path:
+    """Write a figure aside and put it in place, without dates, so that equal pictures are equal files."""
+    kind = target.suffix.lower()[1:]
+    metadata = {
+        "svg": {"Date": None, "Creator": "seqloom"},
+        "png": {"Software": "seqloom"},
+        "pdf": {"CreationDate": None, "Creator": "seqloom", "Producer": None},
+    }[kind]
+    aside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        # A viewer of SVG finds letters our font lacks by itself, so that file need not depend on this computer's fonts.
+        with _look(fallback=kind != "svg"):
+            page.savefig(aside, format=kind, metadata=metadata)
+        os.replace(aside, target)
+    except OSError as error:
+        raise UserError(f"{target}: could not be written ({error.strerror or error})") from error
+    finally:
+        aside.unlink(missing_ok=True)
+    return target

@@ -1,0 +1,85 @@
+"""How quality depends on the length of the sentence, for several models in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from seqloom.errors import UserError
+from seqloom.inspection import draw
+
+
+class LengthBucket(Protocol):
+    """What a length bucket must tell; `seqloom.evaluation.report.Bucket` does."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def lower(self) -> int: ...
+    @property
+    def upper(self) -> int | None: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def bleu(self) -> float: ...
+
+
+def draw_lengths(
+    series: Mapping[str, Sequence[LengthBucket]], path: str | Path | None = None, *, title: str = ""
+) -> str:
+    """Draw BLEU against the length of the source.
+
+    Args:
+        series: Model name -> its buckets. A model may lack a bucket that others have.
+        path: A .svg, .png or .pdf file; None returns a table.
+        title: A heading for the picture.
+
+    Returns:
+        The table, or the path of the file that was written.
+
+    Raises:
+        UserError: There is nothing to draw, or the file cannot be written.
+    """
+    buckets = {(b.lower, b.upper): b for model in series.values() for b in model}
+    if not buckets:
+        raise UserError("there are no length buckets to draw; evaluate at least one model first")
+    order = sorted(buckets, key=lambda key: (key[0], key[1] is None, key[1] or 0))
+    counts = {key: {b.count for model in series.values() for b in model if (b.lower, b.upper) == key} for key in order}
+    if path is None:
+        return _table(series, [(key, buckets[key].label) for key in order], counts)
+    places = {key: float(index) for index, key in enumerate(order)}
+    points = {
+        name: [(places[bucket.lower, bucket.upper], bucket.bleu) for bucket in model] for name, model in series.items()
+    }
+    # The number of sentences belongs to the axis only where all models were measured on the same ones.
+    ticks = [
+        (places[key], f"{buckets[key].label}\nn={next(iter(counts[key])):,}" if _agree(counts) else buckets[key].label)
+        for key in order
+    ]
+    return str(draw.lines(points, "words in the source sentence", "BLEU", title, path, ticks=ticks))
+
+
+_Key = tuple[int, int | None]
+
+
+def _agree(counts: Mapping[_Key, set[int]]) -> bool:
+    return all(len(found) == 1 for found in counts.values())
+
+
+def _table(
+    series: Mapping[str, Sequence[LengthBucket]], order: Sequence[tuple[_Key, str]], counts: Mapping[_Key, set[int]]
+) -> str:
+    scores = {name: {(b.lower, b.upper): b.bleu for b in model} for name, model in series.items()}
+    agree = _agree(counts)
+    table = [["words", *(["sentences"] if agree else []), *scores]]
+    for key, label in order:
+        number = [f"{next(iter(counts[key])):,}"] if agree else []
+        table.append([label, *number, *(f"{found[key]:.2f}" if key in found else "–" for found in scores.values())])
+    widths = [max(draw.display_width(row[i]) for row in table) for i in range(len(table[0]))]
+
+    def line(row: Sequence[str]) -> str:
+        pads = [" " * (width - draw.display_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        return "  ".join([row[0] + pads[0], *(pad + cell for pad, cell in zip(pads[1:], row[1:], strict=True))])
+
+    return "\n".join([line(table[0]), "-" * len(line(table[0])), *(line(row) for row in table[1:])])

@@ -1,0 +1,233 @@
+"""Recurrent encoder-decoder, with and without attention.
+
+    encoder   embed -> (bi)recurrent stack -> memory (batch, source time, hidden)
+    decoder   `state`      starts from the encoder's last state and is on its own (Sutskever et al. 2014)
+              `context`    sees the encoder's last state again at every step (Cho et al. 2014)
+              `attention`  looks back at the memory at every step,
+                           with the state it has reached (`luong` order: Luong et al. 2015) or
+                           with the state it comes from, feeding what it saw in (`bahdanau` order: Bahdanau et al. 2015)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqloom.batches.collate import PairBatch, SourceBatch
+from seqloom.nn.attention import SCORES, Attended, attend
+from seqloom.nn.cells import State
+from seqloom.nn.embeddings import symbol_embedding
+from seqloom.nn.masks import length_mask
+from seqloom.nn.recurrent import RecurrentStack, Watch
+from seqloom.settings import Settings
+
+CellName = Literal["elman", "elman_sigmoid", "gru", "lstm", "lstm_coupled", "lstm_peephole"]
+
+
+class RecurrentTranslatorSettings(Settings):
+    """Settings of the recurrent encoder-decoder."""
+
+    kind: Literal["recurrent_translator"] = "recurrent_translator"
+    cell: CellName = "lstm"
+    embedding_size: int = Field(256, ge=1)
+    hidden_size: int = Field(512, ge=2, description="of the decoder, and of the encoder's two directions together")
+    encoder_layers: int = Field(1, ge=1)
+    decoder_layers: int = Field(1, ge=1)
+    bidirectional: bool = True
+    decoder: Literal["state", "context", "attention"] = "attention"
+    attention: Literal["additive", "dot", "multiplicative", "scaled_dot"] = "multiplicative"
+    order: Literal["luong", "bahdanau"] = "luong"
+    input_feeding: bool = Field(False, description="feed the last attentional vector into the next step")
+    readout_size: int | None = Field(None, ge=1, description="width before the output layer (default: hidden size)")
+    tie_output: bool = Field(False, description="the output layer is the target embedding")
+    share_embeddings: bool = Field(False, description="one embedding for both sides (needs text.joint)")
+    dropout: float = Field(0.2, ge=0.0, lt=1.0)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> RecurrentTranslatorSettings:
+        if self.bidirectional and self.hidden_size % 2:
+            raise ValueError(f"hidden_size must be even when bidirectional; got {self.hidden_size}")
+        if self.tie_output and self.readout_size not in (None, self.embedding_size):
+            raise ValueError("tie_output needs readout_size equal to embedding_size (or leave readout_size out)")
+        if self.input_feeding and self.decoder != "attention":
+            raise ValueError(f"input_feeding needs decoder: attention; got decoder: {self.decoder}")
+        return self
+
+    @property
+    def features_size(self) -> int:
+        return self.embedding_size if self.tie_output else (self.readout_size or self.hidden_size)
+
+
+class Memory(NamedTuple):
+    """The encoded source: `values` (batch, source, hidden), `keys` prepared by the score, `mask`, and a `summary`."""
+
+    values: Tensor
+    keys: Tensor | None
+    mask: Tensor
+    summary: Tensor
+
+
+class DecoderState(NamedTuple):
+    """All a decoder needs to go on: its layers' states, the last attentional vector if it is fed, the memory."""
+
+    layers: tuple[State, ...]
+    fed: Tensor | None
+    memory: Memory
+
+
+class RecurrentTranslator(nn.Module):
+    def __init__(self, settings: RecurrentTranslatorSettings, *, source_symbols: int, target_symbols: int) -> None:
+        super().__init__()
+        s = self.settings = settings
+        self.source_embedding = symbol_embedding(source_symbols, s.embedding_size)
+        if s.share_embeddings:
+            assert source_symbols == target_symbols, "checked where the recipe is read"
+            self.target_embedding = self.source_embedding
+        else:
+            self.target_embedding = symbol_embedding(target_symbols, s.embedding_size)
+        self.encoder = RecurrentStack(
+            cell=s.cell,
+            input_size=s.embedding_size,
+            hidden_size=s.hidden_size,
+            num_layers=s.encoder_layers,
+            bidirectional=s.bidirectional,
+            dropout=s.dropout,
+        )
+        self.attends = s.decoder == "attention"
+        self.context_first = s.decoder == "context" or (self.attends and s.order == "bahdanau")
+        context_size = s.hidden_size if self.context_first else 0
+        fed_size = s.features_size if s.input_feeding else 0
+        self.decoder = RecurrentStack(
+            cell=s.cell,
+            input_size=s.embedding_size + context_size + fed_size,
+            hidden_size=s.hidden_size,
+            num_layers=s.decoder_layers,
+            dropout=s.dropout,
+        )
+        if self.attends:
+            self.score = SCORES[s.attention](query_size=s.hidden_size, memory_size=s.hidden_size)
+        seen = s.hidden_size * (1 if s.decoder == "state" else 2) + (s.embedding_size if self.context_first else 0)
+        needs_readout = s.decoder != "state" or s.features_size != s.hidden_size
+        self.readout = nn.Linear(seen, s.features_size) if needs_readout else None
+        self.output = nn.Linear(s.features_size, target_symbols)
+        nn.init.zeros_(self.output.bias)
+        if s.tie_output:
+            self.output.weight = self.target_embedding.weight
+        self.dropout = nn.Dropout(s.dropout)
+
+    # -- reading the source ------------------------------------------------------------------------------------------
+
+    def encode(self, batch: SourceBatch, trace: Any = None) -> tuple[Memory, tuple[State, ...]]:
+        """The source as a memory, and the encoder's last states, one a layer."""
+        watch = None if trace is None else _gate_watcher(trace, "encoder", "source")
+        embedded = self.dropout(self.source_embedding(batch.source))  # (batch, source, embedding)
+        values, finals = self.encoder(embedded, lengths=batch.source_lengths, watch=watch)
+        values = self.dropout(values)
+        keys = self.score.prepare(values) if self.attends else None
+        mask = length_mask(batch.source_lengths, batch.source.shape[1])
+        return Memory(values, keys, mask, finals[-1].hidden), finals
+
+    def start(self, batch: SourceBatch, trace: Any = None) -> DecoderState:
+        """Read the source; the decoder's layers start from the encoder's last states (the top one serves any rest)."""
+        memory, finals = self.encode(batch, trace)
+        num_layers = self.settings.decoder_layers
+        layers = tuple(finals[min(index, len(finals) - 1)] for index in range(num_layers))
+        fed = memory.values.new_zeros(len(batch), self.settings.features_size) if self.settings.input_feeding else None
+        return DecoderState(layers, fed, memory)
+
+    # -- writing the target ------------------------------------------------------------------------------------------
+
+    def forward(self, batch: PairBatch, trace: Any = None) -> Tensor:
+        """Teacher forcing: (batch, target) symbols in -> features (batch, target, features size) for the output layer.
+
+        With a trace, the first sentence's attention and gates are put into it.
+        """
+        features, weights = self._force(batch, trace)
+        if trace is not None and weights is not None:
+            trace.add("decoder.attention", weights[0], rows="target", columns="source")
+        return features
+
+    def align(self, batch: PairBatch) -> Tensor | None:
+        """Attention while the decoder is led along a known target: (batch, target, source), or None without it."""
+        return self._force(batch, None)[1]
+
+    def _force(self, batch: PairBatch, trace: Any) -> tuple[Tensor, Tensor | None]:
+        """Where no step waits for what attention saw in the step before, all steps are computed at once."""
+        state = self.start(batch, trace)
+        embedded = self.dropout(self.target_embedding(batch.target_in))  # (batch, target, embedding)
+        if self.settings.input_feeding or (self.attends and self.context_first) or trace is not None:
+            return self._force_stepwise(embedded, state, trace)
+        context = weights = None
+        inputs = embedded
+        if self.context_first:
+            context = state.memory.summary[:, None].expand(-1, embedded.shape[1], -1)
+            inputs = torch.cat([embedded, context], -1)
+        hidden, _ = self.decoder(inputs, state.layers)  # (batch, target, hidden)
+        if self.attends:
+            context, weights = self._look(hidden, state.memory)  # (batch, target, hidden)
+        return self._read_out(hidden, context, embedded), weights
+
+    def _force_stepwise(self, embedded: Tensor, state: DecoderState, trace: Any) -> tuple[Tensor, Tensor | None]:
+        watch = None if trace is None else _gate_watcher(trace, "decoder", "target", stepwise=True)
+        steps = []
+        for time in range(embedded.shape[1]):
+            features, state, weights = self._advance(embedded[:, time], state, watch)
+            steps.append((features, weights))
+        attended = torch.stack([weights for _, weights in steps], 1) if self.attends else None
+        return torch.stack([features for features, _ in steps], 1), attended
+
+    def advance(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState, Tensor | None]:
+        """One step: (batch,) symbols -> features (batch, features size), next state, attention weights or None."""
+        return self._advance(self.dropout(self.target_embedding(tokens)), state)
+
+    def _advance(
+        self, embedded: Tensor, state: DecoderState, watch: Watch | None = None
+    ) -> tuple[Tensor, DecoderState, Any]:
+        context = weights = None
+        if self.context_first:
+            if self.attends:
+                query = state.layers[-1].hidden[:, None]  # where the decoder comes from
+                attended = self._look(query, state.memory)
+                context, weights = attended.context[:, 0], attended.weights[:, 0]
+            else:
+                context = state.memory.summary
+        parts = [part for part in (embedded, context, state.fed) if part is not None]
+        layers = self.decoder.step(torch.cat(parts, -1), state.layers, watch)
+        hidden = layers[-1].hidden
+        if self.attends and not self.context_first:
+            attended = self._look(hidden[:, None], state.memory)
+            context, weights = attended.context[:, 0], attended.weights[:, 0]
+        features = self._read_out(hidden, context, embedded)
+        fed = features if self.settings.input_feeding else None
+        return features, DecoderState(layers, fed, state.memory), weights
+
+    def _look(self, query: Tensor, memory: Memory) -> Attended:
+        assert memory.keys is not None
+        return attend(self.score(query, memory.keys), memory.values, memory.mask[:, None])
+
+    def _read_out(self, hidden: Tensor, context: Tensor | None, embedded: Tensor) -> Tensor:
+        """What the output layer sees: tanh(W [hidden; context; embedded]), each part where the decoder has it."""
+        if self.readout is not None:
+            parts = [hidden] if context is None else [hidden, context]
+            if self.context_first:
+                parts.append(embedded)
+            hidden = F.linear(torch.cat(parts, -1), self.readout.weight, self.readout.bias).tanh()
+        return self.dropout(hidden)
+
+
+def _gate_watcher(trace: Any, side: str, axis: str, stepwise: bool = False) -> Watch:
+    """Puts a layer's gates into the trace, for the first sentence of the batch."""
+
+    def watch(layer: str, gates: dict[str, Tensor]) -> None:
+        for gate, values in gates.items():
+            name = f"{side}.{layer}.{gate}"
+            if stepwise:
+                trace.append(name, values[0], rows=axis, columns="unit")
+            else:
+                trace.add(name, values[0], rows=axis, columns="unit")
+
+    return watch

@@ -1,0 +1,215 @@
+"""Recurrent cells: one step of time each, written as its formula.
+
+A cell is used in two moves, so that the part which does not depend on the past is computed for all steps at once:
+
+    projected = cell.project(inputs)          # W x + b, any number of steps
+    state, gates = cell.step(projected, state)  # one step of time
+
+`gates` names what the step did, for the views. Where torch has a compiled loop for the same formula, `run` uses it over
+a whole sequence; a test proves both equal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class HiddenState(NamedTuple):
+    """State of the Elman and GRU cells: `hidden` (batch, hidden size)."""
+
+    hidden: Tensor
+
+
+class LSTMState(NamedTuple):
+    """State of the LSTM family: what is shown, `hidden`, and what is kept, `cell`; both (batch, hidden size)."""
+
+    hidden: Tensor
+    cell: Tensor
+
+
+State = HiddenState | LSTMState
+Gates = dict[str, Tensor]
+
+
+def elman_step(projected: Tensor, state: HiddenState, weight: Tensor, squash: str) -> tuple[HiddenState, Gates]:
+    """Elman 1990: h = f(W x + b + U h), with f tanh or the logistic function."""
+    total = projected + state.hidden @ weight.T
+    hidden = total.tanh() if squash == "tanh" else total.sigmoid()
+    return HiddenState(hidden), {"hidden": hidden}
+
+
+def lstm_step(projected: Tensor, state: LSTMState, weight: Tensor) -> tuple[LSTMState, Gates]:
+    """Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000; gates in the order i, f, g, o."""
+    input_gate, forget_gate, candidate, output_gate = (projected + state.hidden @ weight.T).chunk(4, -1)
+    input_gate, forget_gate, output_gate = input_gate.sigmoid(), forget_gate.sigmoid(), output_gate.sigmoid()
+    candidate = candidate.tanh()
+    cell = forget_gate * state.cell + input_gate * candidate
+    hidden = output_gate * cell.tanh()
+    return LSTMState(hidden, cell), _lstm_gates(input_gate, forget_gate, output_gate, candidate, cell, hidden)
+
+
+def peephole_step(projected: Tensor, state: LSTMState, weight: Tensor, peep: Tensor) -> tuple[LSTMState, Gates]:
+    """Gers & Schmidhuber 2000: the gates also see the cell, through one weight a unit; `peep` (3, hidden size).
+
+    Input and forget gate look at the old cell, the output gate at the new one.
+    """
+    input_gate, forget_gate, candidate, output_gate = (projected + state.hidden @ weight.T).chunk(4, -1)
+    input_gate = (input_gate + peep[0] * state.cell).sigmoid()
+    forget_gate = (forget_gate + peep[1] * state.cell).sigmoid()
+    candidate = candidate.tanh()
+    cell = forget_gate * state.cell + input_gate * candidate
+    output_gate = (output_gate + peep[2] * cell).sigmoid()
+    hidden = output_gate * cell.tanh()
+    return LSTMState(hidden, cell), _lstm_gates(input_gate, forget_gate, output_gate, candidate, cell, hidden)
+
+
+def coupled_step(projected: Tensor, state: LSTMState, weight: Tensor) -> tuple[LSTMState, Gates]:
+    """Coupled gates (Greff et al. 2017, CIFG): what is forgotten is exactly what is written, i = 1 - f; f, g, o."""
+    forget_gate, candidate, output_gate = (projected + state.hidden @ weight.T).chunk(3, -1)
+    forget_gate, output_gate, candidate = forget_gate.sigmoid(), output_gate.sigmoid(), candidate.tanh()
+    cell = candidate + forget_gate * (state.cell - candidate)  # f c + (1 - f) g
+    hidden = output_gate * cell.tanh()
+    return LSTMState(hidden, cell), _lstm_gates(1 - forget_gate, forget_gate, output_gate, candidate, cell, hidden)
+
+
+def gru_step(projected: Tensor, state: HiddenState, weight: Tensor, bias: Tensor) -> tuple[HiddenState, Gates]:
+    """Cho et al. 2014, in the form torch computes: r, z, n with n = tanh(W x + b + r * (U h + `bias`))."""
+    x_reset, x_update, x_candidate = projected.chunk(3, -1)
+    h_reset, h_update, h_candidate = (state.hidden @ weight.T).chunk(3, -1)
+    reset_gate, update_gate = (x_reset + h_reset).sigmoid(), (x_update + h_update).sigmoid()
+    candidate = (x_candidate + reset_gate * (h_candidate + bias)).tanh()
+    hidden = candidate + update_gate * (state.hidden - candidate)  # (1 - z) n + z h
+    gates = {"reset_gate": reset_gate, "update_gate": update_gate, "candidate": candidate, "hidden": hidden}
+    return HiddenState(hidden), gates
+
+
+def _lstm_gates(
+    input_gate: Tensor, forget_gate: Tensor, output_gate: Tensor, candidate: Tensor, cell: Tensor, hidden: Tensor
+) -> Gates:
+    return {
+        "input_gate": input_gate,
+        "forget_gate": forget_gate,
+        "output_gate": output_gate,
+        "candidate": candidate,
+        "cell": cell,
+        "hidden": hidden,
+    }
+
+
+class _Cell(nn.Module):
+    """What all cells own: `weight_input` (blocks * h, input), `weight_hidden` (blocks * h, h), `bias` (blocks * h)."""
+
+    num_blocks: int
+    forget_block: int | None = None
+    kernel: str | None = None  # the compiled loop in torch that computes the same formula
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.weight_input = nn.Parameter(torch.empty(self.num_blocks * hidden_size, input_size))
+        self.weight_hidden = nn.Parameter(torch.empty(self.num_blocks * hidden_size, hidden_size))
+        self.bias = nn.Parameter(torch.zeros(self.num_blocks * hidden_size))
+        bound = 1 / math.sqrt(hidden_size)
+        nn.init.uniform_(self.weight_input, -bound, bound)
+        for block in self.weight_hidden.data.chunk(self.num_blocks):
+            nn.init.orthogonal_(block)
+        if self.forget_block is not None:  # remember by default (Jozefowicz et al. 2015)
+            self.bias.data.chunk(self.num_blocks)[self.forget_block].fill_(1.0)
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """(…, input size) -> (…, blocks * hidden size): the part of the step that does not depend on the past."""
+        return F.linear(inputs, self.weight_input, self.bias)
+
+    def kernel_weights(self) -> list[Tensor]:
+        """Weights in the order torch's compiled loops want them; they take a second bias, which is zero here."""
+        return [self.weight_input, self.weight_hidden, self.bias, torch.zeros_like(self.bias)]
+
+
+class _HiddenCell(_Cell):
+    def start(self, like: Tensor) -> HiddenState:
+        """The state before the first step, for as many rows as `like` has."""
+        return HiddenState(like.new_zeros(like.shape[0], self.hidden_size))
+
+
+class _MemoryCell(_Cell):
+    def start(self, like: Tensor) -> LSTMState:
+        """The state before the first step, for as many rows as `like` has."""
+        zeros = like.new_zeros(like.shape[0], self.hidden_size)
+        return LSTMState(zeros, zeros)
+
+
+class Elman(_HiddenCell):
+    num_blocks = 1
+    kernel = "rnn_tanh"
+
+    def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
+        return elman_step(projected, state, self.weight_hidden, "tanh")
+
+
+class ElmanSigmoid(_HiddenCell):
+    num_blocks = 1
+
+    def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
+        return elman_step(projected, state, self.weight_hidden, "sigmoid")
+
+
+class LSTM(_MemoryCell):
+    num_blocks = 4
+    forget_block = 1
+    kernel = "lstm"
+
+    def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
+        return lstm_step(projected, state, self.weight_hidden)
+
+
+class PeepholeLSTM(_MemoryCell):
+    num_blocks = 4
+    forget_block = 1
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size=input_size, hidden_size=hidden_size)
+        self.peep = nn.Parameter(torch.zeros(3, hidden_size))
+
+    def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
+        return peephole_step(projected, state, self.weight_hidden, self.peep)
+
+
+class CoupledLSTM(_MemoryCell):
+    num_blocks = 3
+    forget_block = 0
+
+    def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
+        return coupled_step(projected, state, self.weight_hidden)
+
+
+class GRU(_HiddenCell):
+    num_blocks = 3
+    kernel = "gru"
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size=input_size, hidden_size=hidden_size)
+        self.bias_candidate = nn.Parameter(torch.zeros(hidden_size))
+
+    def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
+        return gru_step(projected, state, self.weight_hidden, self.bias_candidate)
+
+    def kernel_weights(self) -> list[Tensor]:
+        zeros = self.bias_candidate.new_zeros(2 * self.hidden_size)
+        return [self.weight_input, self.weight_hidden, self.bias, torch.cat([zeros, self.bias_candidate])]
+
+
+Cell = Elman | ElmanSigmoid | LSTM | PeepholeLSTM | CoupledLSTM | GRU
+
+CELLS: dict[str, type[Cell]] = {
+    "elman": Elman,
+    "elman_sigmoid": ElmanSigmoid,
+    "gru": GRU,
+    "lstm": LSTM,
+    "lstm_coupled": CoupledLSTM,
+    "lstm_peephole": PeepholeLSTM,
+}

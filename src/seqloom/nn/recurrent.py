@@ -1,0 +1,184 @@
+"""Cells over whole sequences: unrolled in plain sight, or through torch's compiled loop where it has the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from seqloom.nn.cells import CELLS, Cell, Gates, HiddenState, LSTMState, State
+from seqloom.nn.masks import length_mask
+
+Watch = Callable[[str, Gates], None]  # called with a layer's name and the gates of all its steps, (batch, time, units)
+
+
+def select_rows(state: Any, rows: Tensor) -> Any:
+    """Pick rows of every tensor in nested tuples: how beam search follows its survivors, for any state."""
+    if state is None:
+        return None
+    if isinstance(state, Tensor):
+        return state.index_select(0, rows)
+    items = [select_rows(item, rows) for item in state]
+    return type(state)(*items) if hasattr(state, "_fields") else tuple(items)
+
+
+class Unrolled(NamedTuple):
+    """`outputs` (batch, time, hidden), zero at padding; `state` after each row's last real step; `gates` of all steps."""
+
+    outputs: Tensor
+    state: State
+    gates: Gates
+
+
+def unroll(
+    cell: Cell, inputs: Tensor, state: State, lengths: Tensor | None = None, *, backward: bool = False
+) -> Unrolled:
+    """Run a cell over (batch, time, input) step by step, as the textbook draws it; padding leaves the state alone."""
+    projected = cell.project(inputs)  # (batch, time, blocks * hidden)
+    num_steps = inputs.shape[1]
+    mask = None if lengths is None else length_mask(lengths, num_steps)
+    hiddens: list[Tensor] = [inputs.new_empty(0)] * num_steps
+    collected: list[Gates] = [{}] * num_steps
+    for time in reversed(range(num_steps)) if backward else range(num_steps):
+        new, gates = cell.step(projected[:, time], state)  # type: ignore[arg-type]
+        if mask is not None:
+            real = mask[:, time, None]
+            hiddens[time] = new.hidden * real
+            new = type(new)(*(torch.where(real, a, b) for a, b in zip(new, state, strict=True)))
+        else:
+            hiddens[time] = new.hidden
+        state, collected[time] = new, gates
+    gates = {name: torch.stack([step[name] for step in collected], 1) for name in collected[0]}
+    return Unrolled(torch.stack(hiddens, 1), state, gates)
+
+
+def run_compiled(
+    cells: Sequence[Cell], inputs: Tensor, states: Sequence[State], lengths: Tensor | None
+) -> tuple[Tensor, list[State]]:
+    """One layer in torch's own loop: one cell, or a forward and a backward one.
+
+    -> outputs (batch, time, directions * hidden), one final state a direction
+    """
+    kernel: Any = getattr(torch, cells[0].kernel or "")
+    weights = [tensor for cell in cells for tensor in cell.kernel_weights()]
+    initial = [torch.stack(parts) for parts in zip(*states, strict=True)]  # each (directions, batch, hidden)
+    settings = (weights, True, 1, 0.0, False, len(cells) == 2)
+    if lengths is None:
+        hx = initial if len(initial) == 2 else initial[0]
+        outputs, *final = kernel(inputs, hx, *settings, True)
+    else:
+        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        initial = [part.index_select(1, packed.sorted_indices) for part in initial]
+        hx = initial if len(initial) == 2 else initial[0]
+        data, *final = kernel(packed.data, packed.batch_sizes, hx, *settings)
+        outputs, _ = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=inputs.shape[1])
+        final = [part.index_select(1, packed.unsorted_indices) for part in final]
+    kind = LSTMState if len(final) == 2 else HiddenState
+    return outputs, [kind(*(part[direction] for part in final)) for direction in range(len(cells))]
+
+
+class RecurrentLayer(nn.Module):
+    """One layer in one direction, or in both (the outputs side by side)."""
+
+    def __init__(self, *, cell: str, input_size: int, hidden_size: int, bidirectional: bool = False) -> None:
+        super().__init__()
+        self.names = ("forward", "backward") if bidirectional else ("forward",)
+        kind = CELLS[cell]
+        self.cells = nn.ModuleList(kind(input_size=input_size, hidden_size=hidden_size) for _ in self.names)
+
+    def start(self, like: Tensor) -> list[State]:
+        return [cell.start(like) for cell in self._cells()]
+
+    def _cells(self) -> list[Cell]:
+        return list(self.cells)  # type: ignore[arg-type]
+
+    def forward(
+        self,
+        inputs: Tensor,
+        states: Sequence[State] | None = None,
+        lengths: Tensor | None = None,
+        *,
+        watch: Watch | None = None,
+        plain: bool = False,
+    ) -> tuple[Tensor, list[State]]:
+        """(batch, time, input) -> (batch, time, directions * hidden), the final state of each direction."""
+        cells = self._cells()
+        states = self.start(inputs) if states is None else states
+        if watch is None and not plain and cells[0].kernel is not None:
+            return run_compiled(cells, inputs, states, lengths)
+        runs = []
+        for name, cell, state in zip(self.names, cells, states, strict=True):
+            run = unroll(cell, inputs, state, lengths, backward=name == "backward")
+            if watch is not None:
+                watch(name, run.gates)
+            runs.append(run)
+        return torch.cat([run.outputs for run in runs], -1), [run.state for run in runs]
+
+    def step(self, inputs: Tensor, state: State) -> tuple[State, Gates]:
+        """One step of a one-directional layer: (batch, input) -> the next state."""
+        cell = self._cells()[0]
+        return cell.step(cell.project(inputs), state)  # type: ignore[arg-type]
+
+
+class RecurrentStack(nn.Module):
+    """Layers on top of each other, with dropout between them."""
+
+    def __init__(
+        self,
+        *,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        """`hidden_size` is what a layer gives out: with two directions each has half of it."""
+        super().__init__()
+        each = hidden_size // 2 if bidirectional else hidden_size
+        self.layers = nn.ModuleList(
+            RecurrentLayer(
+                cell=cell,
+                input_size=input_size if index == 0 else hidden_size,
+                hidden_size=each,
+                bidirectional=bidirectional,
+            )
+            for index in range(num_layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        states: Iterable[State] | None = None,
+        lengths: Tensor | None = None,
+        *,
+        watch: Watch | None = None,
+        plain: bool = False,
+    ) -> tuple[Tensor, tuple[State, ...]]:
+        """(batch, time, input) -> (batch, time, hidden size), one final state a layer (directions side by side)."""
+        starts = [None] * len(self.layers) if states is None else [[state] for state in states]
+        finals: list[State] = []
+        for index, (layer, start) in enumerate(zip(self.layers, starts, strict=True)):
+            if index:
+                inputs = self.dropout(inputs)
+            within = None if watch is None else lambda name, gates, i=index: watch(f"{i}.{name}", gates)
+            inputs, final = layer(inputs, start, lengths, watch=within, plain=plain)
+            finals.append(type(final[0])(*(torch.cat(parts, -1) for parts in zip(*final, strict=True))))
+        return inputs, tuple(finals)
+
+    def step(self, inputs: Tensor, states: tuple[State, ...], watch: Watch | None = None) -> tuple[State, ...]:
+        """One step of time through all layers: (batch, input) -> the next states; the top one's hidden is the output."""
+        new: list[State] = []
+        for index, (layer, state) in enumerate(zip(self.layers, states, strict=True)):
+            if index:
+                inputs = self.dropout(inputs)
+            state, gates = layer.step(inputs, state)
+            if watch is not None:
+                watch(f"{index}.forward", gates)
+            inputs = state.hidden
+            new.append(state)
+        return tuple(new)

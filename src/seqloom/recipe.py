@@ -1,0 +1,114 @@
+"""The recipe: one YAML file that says everything a run needs. Each room owns its section's settings class."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, SerializeAsAny, model_validator
+
+from seqloom.corpus.readers import CorpusSettings
+from seqloom.decoding.steps import DecodingSettings
+from seqloom.errors import RecipeError, UserError, one_of
+from seqloom.models import MODELS
+from seqloom.settings import Settings, apply_overrides, check, read_yaml
+from seqloom.text.tokenizers import TextSettings
+from seqloom.training.settings import TrainingSettings
+
+
+class DataSettings(Settings):
+    """Where examples come from. `test` is one corpus or several by name."""
+
+    train: CorpusSettings
+    valid: CorpusSettings
+    test: dict[str, CorpusSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_many(cls, values: Any) -> Any:
+        test = values.get("test") if isinstance(values, Mapping) else None
+        if isinstance(test, Mapping) and test and not all(isinstance(v, Mapping | CorpusSettings) for v in test.values()):
+            return {**values, "test": {"test": test}}
+        return values
+
+    def corpora(self) -> dict[str, CorpusSettings]:
+        return {"train": self.train, "valid": self.valid, **self.test}
+
+
+class Recipe(Settings):
+    """Everything a run needs."""
+
+    description: str = ""
+    task: Literal["translate"] = "translate"
+    seed: int = Field(1, ge=0, lt=2**63)
+    data: DataSettings
+    text: TextSettings = TextSettings()
+    model: SerializeAsAny[Settings]
+    training: TrainingSettings
+    decoding: DecodingSettings = DecodingSettings()
+
+
+def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
+    """Plain values -> a checked recipe, or one error with every problem in it."""
+    given = values.get("model", {})
+    problems: list[str] = []
+    model = Settings()
+    if not isinstance(given, Mapping):
+        problems.append(f"model: must be a section with a kind; got {given!r}")
+    elif "kind" not in given:
+        problems.append(f"model.kind is missing; it is one of {', '.join(sorted(MODELS))}")
+    elif given["kind"] not in MODELS:
+        problems.append(one_of("model.kind", given["kind"], MODELS))
+    else:
+        model, problems = check(MODELS[given["kind"]][0], given, "model")
+    recipe, others = check(Recipe, {**values, "model": model or Settings()})
+    problems = others + problems
+    if not problems and getattr(model, "share_embeddings", False) and not recipe.text.joint:
+        problems.append("model.share_embeddings needs text.joint: one vocabulary for both sides")
+    if problems:
+        raise RecipeError(problems, origin)
+    return recipe
+
+
+def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by path, or by the name of one that ships with seqloom, with `a.b=value` overrides."""
+    if isinstance(source, Recipe):
+        source = source.model_dump(mode="json", exclude_none=True)
+    if isinstance(source, Mapping):
+        return recipe_from(apply_overrides(source, overrides))
+    path = find_recipe(source)
+    return recipe_from(apply_overrides(read_yaml(path), overrides), origin=str(path))
+
+
+def recipes_folder() -> Path:
+    """The recipes that ship with seqloom: beside the package in a checkout, inside it when installed."""
+    inside = Path(__file__).parent / "recipes"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
+
+
+def shipped_recipes() -> dict[str, Path]:
+    folder = recipes_folder()
+    return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
+
+
+def find_recipe(name: str | Path) -> Path:
+    """A path as it is; else the shipped recipe of that name (`demo`, `demo.yaml`, `recipes/demo.yaml`)."""
+    path = Path(os.path.expanduser(name))
+    if path.exists():
+        return path
+    short = str(name).removeprefix("recipes/").removesuffix(".yaml")
+    shipped = shipped_recipes()
+    if short in shipped:
+        return shipped[short]
+    if path.suffix in (".yaml", ".yml"):
+        return path  # reading it gives the right error
+    raise UserError(one_of("the recipe", str(name), shipped) + "; or give the path of a YAML file")
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The recipe as YAML, complete."""
+    values = recipe.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,187 @@
+"""Typed, frozen settings, and the road from a YAML file to them.
+
+Every room keeps its own settings class beside the code it steers; `recipe.py` puts them together. A mistake is
+reported with its full name, the value found and the remedy, and all mistakes of a recipe are reported together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from seqloom.errors import RecipeError, UserError, did_you_mean, one_of
+
+MAX_RECIPE_BYTES = 1_000_000
+
+
+class Settings(BaseModel):
+    """Base of every settings class: immutable, and an unknown key is an error, never ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), validate_default=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a key written twice is an error and `1e-3` is a number."""
+
+
+def _no_duplicates(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if isinstance(key, dict | list):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", key_node.start_mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is written twice", key_node.start_mark)
+        seen.add(key)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=deep)
+
+
+_Loader.add_constructor(
+    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, lambda loader, node: _no_duplicates(loader, node, deep=True)
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+)
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """YAML text -> plain values; a syntax error becomes one line with file, line and column."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
+        raise UserError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserError(f"{origin}: not valid YAML: {error}") from None
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML file whose top level is a mapping."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_RECIPE_BYTES:
+            raise UserError(f"{path}: a recipe is a short file; this one is over {MAX_RECIPE_BYTES:,} bytes")
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.y*ml")]) if path.parent.is_dir() else ""
+        raise UserError(f"{path}: there is no such file{near}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: this is a folder; a recipe is a YAML file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    values = parse_yaml(text, str(path))
+    if values is None:
+        raise UserError(f"{path}: the file is empty; 'seqloom list recipes' shows examples")
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: a recipe is a mapping of 'key: value' lines; found a {type(values).__name__}")
+    return values
+
+
+def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Set `a.b=value` pairs (the value is YAML) in a copy of nested mappings."""
+    result = _copy(values)
+    for override in overrides:
+        name, equals, raw = override.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f"--set takes NAME=VALUE, such as --set model.layers=2; got {override!r}")
+        parts = name.strip().split(".")
+        node = result
+        for part in parts[:-1]:
+            child = node.setdefault(part, {})
+            if not isinstance(child, dict):
+                raise UserError(f"--set {override}: {part!r} holds a value, not a section")
+            node = child
+        node[parts[-1]] = parse_yaml(raw, f"--set {override}")
+    return result
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def expand_variables(text: str) -> str:
+    """`${NAME}` and `${NAME:-default}` from the environment; an unset name without default is an error."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match.groups()
+        found = os.environ.get(name) or default
+        if found is None:
+            raise UserError(f"{text}: the environment variable {name} is not set (export {name}=…)")
+        return found
+
+    return _VARIABLE.sub(value, text)
+
+
+def problems_of(error: ValidationError, kind: type[BaseModel], section: str = "") -> list[str]:
+    """Pydantic's findings as sentences that name place, value and remedy."""
+    problems = []
+    for item in error.errors():
+        location = [str(part) for part in item["loc"]]
+        name = ".".join([section, *location] if section else location)
+        value, context = item.get("input"), item.get("ctx", {})
+        match item["type"]:
+            case "extra_forbidden":
+                known = _fields_at(kind, location[:-1])
+                parent = ".".join(name.split(".")[:-1])
+                where = f" in {parent}" if parent else ""
+                listed = f"; the keys here are {', '.join(sorted(known))}" if known else ""
+                problems.append(f"{name} is not a setting{did_you_mean(location[-1], known) or where + listed}")
+            case "missing":
+                problems.append(f"{name} is missing")
+            case "literal_error":
+                choices = re.findall(r"'([^']*)'", context["expected"])
+                problems.append(one_of(name, value, choices))
+            case "value_error" | "assertion_error":
+                message = str(context.get("error", item["msg"]))
+                problems.append(f"{name}: {message}" if name else message)
+            case _:
+                message = item["msg"][0].lower() + item["msg"][1:]
+                message = message.replace("input should be", "must be").replace("input should have", "must have")
+                problems.append(f"{name}: {message}; got {_short(value)}")
+    return problems
+
+
+def _fields_at(kind: type[BaseModel], location: Sequence[str]) -> list[str]:
+    for part in location:
+        field = kind.model_fields.get(part)
+        candidates = [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+        nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not nested:
+            return []
+        kind = nested[0]
+    return list(kind.model_fields)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def check(kind: type[Settings], values: Any, section: str = "") -> tuple[Any, list[str]]:
+    """Validate plain values: `(settings, [])` or `(None, problems)`."""
+    try:
+        return kind.model_validate(values), []
+    except ValidationError as error:
+        return None, problems_of(error, kind, section)
+
+
+def validated(kind: type[Settings], values: Any, origin: str = "settings") -> Any:
+    """Validate plain values or raise one `RecipeError` that lists every problem."""
+    settings, problems = check(kind, values)
+    if problems:
+        raise RecipeError(problems, origin)
+    return settings

@@ -1,0 +1,294 @@
+"""Translation: a sentence goes in, a sentence comes out. Also summarising, spelling to sound, inflection: any text to text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.batches.collate import PairBatch, collate_pairs, collate_sources
+from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
+from seqloom.batches.shards import TokenSequences, write_shard
+from seqloom.corpus.examples import Pair
+from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
+from seqloom.decoding import DecodingSettings, Hypothesis, decode
+from seqloom.errors import UserError
+from seqloom.evaluation.alignment import alignment_error_rate, links_from_attention, words_from_pieces
+from seqloom.evaluation.metrics import corpus_scores
+from seqloom.evaluation.report import Evaluation, evaluate_texts
+from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
+from seqloom.models import MODELS
+from seqloom.text.special import EOS, UNK_ID
+from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.words import split_words
+from seqloom.training.settings import TrainingSettings
+
+VALIDATION_TOKENS = 4096
+
+
+class EncodedPairs(NamedTuple):
+    """A tokenised corpus on disk."""
+
+    source: TokenSequences
+    target: TokenSequences
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(pairs, 2), end symbols included."""
+        return np.stack([self.source.lengths, self.target.lengths], 1) + 1
+
+    def batch(self, indices: np.ndarray) -> PairBatch:
+        return collate_pairs([self.source[i] for i in indices], [self.target[i] for i in indices])
+
+
+@dataclass(frozen=True)
+class Translated:
+    """An answer and its rivals, best first; `texts` are natural text, `replaced` tells where UNK stood."""
+
+    source: str
+    hypotheses: list[Hypothesis]
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The task: it owns the tokenizers, and with them the road from raw text to raw text."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def learn(cls, corpus: CorpusSettings, text: TextSettings) -> Translation:
+        """Learn the tokenizers from the training corpus: one for both sides, or one each."""
+        if text.joint:
+            both = Tokenizer.train((side for pair in read_pairs(corpus) for side in (pair.source, pair.target)), text)
+            return cls(both, both)
+        source = Tokenizer.train((pair.source for pair in read_pairs(corpus)), text)
+        return cls(source, Tokenizer.train((pair.target for pair in read_pairs(corpus)), text))
+
+    def save(self, folder: Path) -> None:
+        if self.source is self.target:
+            self.source.save(folder / "tokenizer.json")
+        else:
+            self.source.save(folder / "tokenizer.source.json")
+            self.target.save(folder / "tokenizer.target.json")
+
+    @classmethod
+    def load(cls, folder: Path) -> Translation:
+        if (folder / "tokenizer.json").is_file():
+            both = Tokenizer.load(folder / "tokenizer.json")
+            return cls(both, both)
+        return cls(Tokenizer.load(folder / "tokenizer.source.json"), Tokenizer.load(folder / "tokenizer.target.json"))
+
+    def encode(self, corpus: CorpusSettings, progress: Callable[[int], None] | None = None) -> EncodedPairs:
+        """The corpus as numbers, from the cache where it was tokenised before."""
+        key = "\n".join([fingerprint(corpus), self.source.to_json(), self.target.to_json()])
+        sides = {"source": self.source.encode_many, "target": self.target.encode_many}
+        sizes = (len(self.source), len(self.target))
+        return EncodedPairs(**write_shard(read_pairs(corpus), sides, sizes, key, progress))
+
+    # -- model --------------------------------------------------------------------------------------------------------
+
+    def build(self, settings: Any) -> nn.Module:
+        """A fresh model for these vocabularies."""
+        kind = MODELS[settings.kind][1]
+        return kind(settings, source_symbols=len(self.source), target_symbols=len(self.target))
+
+    def loss(self, model: Any, batch: PairBatch, s: TrainingSettings) -> SymbolLoss:
+        """Cross-entropy of the real target symbols, summed; padding is left out before the output layer."""
+        chance = s.scheduled_sampling if model.training else 0.0
+        features = sampled_features(model, batch, chance) if chance else model(batch)
+        real = batch.target_out.flatten().nonzero()[:, 0]  # PAD is 0
+        rows, gold = features.flatten(0, 1)[real], batch.target_out.flatten()[real]
+        entropy = plain_cross_entropy if s.plain else projected_cross_entropy
+        return entropy(rows, model.output.weight, model.output.bias, gold, s.label_smoothing if model.training else 0.0)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def translate(
+        self, model: Any, texts: Sequence[str], settings: DecodingSettings, progress: Callable[[int], None] | None = None
+    ) -> list[Translated]:
+        """Translate texts in batches of similar length; the order of answers is the order of texts."""
+        sources = self.source.encode_many(texts)
+        lengths = np.array([len(row) + 1 for row in sources], np.int64)
+        rows = settings.beam_size if settings.method == "beam" else 1
+        answers: dict[int, Translated] = {}
+        replace = settings.unknown == "replace" and model.attends
+        for indices in sorted_batches(lengths, max(1, settings.batch_tokens * 5 // max(rows, 5))):
+            asked = [int(i) for i in indices if sources[i]]
+            for index in set(map(int, indices)) - set(asked):  # nothing but spaces: nothing to say
+                answers[index] = Translated(texts[index], [Hypothesis([], 0.0, 0.0)], [""])
+            if asked:
+                batch = collate_sources([sources[i] for i in asked])
+                found = decode(model, batch, settings, keep_attention=replace, numbers=asked)
+                for index, hypotheses in zip(asked, found, strict=True):
+                    shown = [self._show(texts[index], h) for h in hypotheses]
+                    answers[index] = Translated(texts[index], hypotheses, shown)
+            if progress is not None:
+                progress(len(answers))
+        return [answers[index] for index in range(len(texts))]
+
+    def _show(self, source: str, hypothesis: Hypothesis) -> str:
+        """Natural text; an unknown symbol becomes the source word it was looking at, where attention tells."""
+        unknown = [i for i, token in enumerate(hypothesis.tokens) if token == UNK_ID]
+        if not unknown or hypothesis.attention is None:
+            return self.target.decode(hypothesis.tokens)
+        words, of_piece = split_words(source), self.source.encode_detailed(source).words
+        replacements = {}
+        for position in unknown:
+            best = int(hypothesis.attention[position, : len(of_piece)].argmax())  # never the end symbol
+            replacements[position] = words[of_piece[best]]
+        return self.target.decode(hypothesis.tokens, replacements)
+
+    # -- quality ------------------------------------------------------------------------------------------------------
+
+    def alignment_weights(self, model: Any, pairs: Sequence[Pair]) -> list[np.ndarray]:
+        """Word-by-word attention (target, source) while the model is led along the known target."""
+        found = []
+        for start in range(0, len(pairs), 64):
+            chunk = pairs[start : start + 64]
+            sources = [self.source.encode_detailed(pair.source) for pair in chunk]
+            targets = [self.target.encode_detailed(pair.target) for pair in chunk]
+            batch = collate_pairs([s.ids for s in sources], [t.ids for t in targets])
+            with torch.inference_mode():
+                weights = model.align(batch)
+            for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+                kept = weights[row, : len(target.ids) + 1, : len(source.ids) + 1]
+                found.append(words_from_pieces(kept.numpy(), [*target.words, -1], [*source.words, -1]))
+        return found
+
+    def alignment_error(self, model: Any, pairs: Sequence[Pair]) -> float | None:
+        """AER of the attention against gold links, over the pairs that have them; None without attention or gold."""
+        gold = [pair for pair in pairs if pair.alignment is not None]
+        if not gold or not model.attends:
+            return None
+        predicted = [links_from_attention(weights) for weights in self.alignment_weights(model, gold)]
+        return alignment_error_rate(predicted, [set(pair.alignment or ()) for pair in gold])
+
+    def evaluate(
+        self,
+        model: Any,
+        name: str,
+        pairs: Sequence[Pair],
+        settings: DecodingSettings,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> tuple[Evaluation, list[str]]:
+        """Translate a corpus and compare with its references."""
+        hypotheses = [a.texts[0] for a in self.translate(model, [p.source for p in pairs], settings, progress)]
+        tags = [pair.tags for pair in pairs]
+        report = evaluate_texts(
+            name,
+            [pair.source for pair in pairs],
+            hypotheses,
+            [pair.target for pair in pairs],
+            tags=tags if any(tags) else None,
+            aer=self.alignment_error(model, pairs),
+            **options,
+        )
+        return report, hypotheses
+
+    def trace(self, model: Any, source: str, tokens: Sequence[int]) -> Any:
+        """Run one pair with everything shown: attention, gates; axes labelled with the tokens."""
+        from seqloom.inspection.trace import Trace
+
+        ids = self.source.encode(source)
+        trace = Trace({"source": [*self.source.labels(ids), EOS], "target": [*self.target.labels(tokens), EOS]})
+        with torch.inference_mode():
+            model(collate_pairs([ids], [tokens]), trace=trace)
+        return trace
+
+
+def sampled_features(model: Any, batch: PairBatch, chance: float) -> Tensor:
+    """Scheduled sampling (Bengio et al. 2015): each symbol read is, with this chance, the model's own best guess."""
+    state = model.start(batch)
+    tokens, steps = batch.target_in[:, 0], []
+    for time in range(batch.target_in.shape[1]):
+        features, state, _ = model.advance(tokens, state)
+        steps.append(features)
+        if time + 1 < batch.target_in.shape[1]:
+            with torch.no_grad():
+                own = model.output(features).argmax(-1)
+            tokens = torch.where(torch.rand(len(batch)) < chance, own, batch.target_in[:, time + 1])
+    return torch.stack(steps, 1)
+
+
+class TranslationWork:
+    """What translation brings to the training loop."""
+
+    def __init__(
+        self, task: Translation, train: CorpusSettings, valid: CorpusSettings, s: TrainingSettings, seed: int
+    ) -> None:
+        self.task, self.settings = task, s
+        self.train, self.valid = task.encode(train), task.encode(valid)
+        self.sampler = BucketSampler(self.train.lengths, batch_tokens=s.batch_tokens, seed=seed, max_length=s.max_length)
+        if not len(self.sampler.examples):
+            raise UserError(f"{describe(train)}: no pair is left to train on ({self.sampler.num_dropped} empty or longer "
+                            f"than training.max_length {s.max_length} or training.batch_tokens {s.batch_tokens})")  # fmt: skip
+        self.valid_batches = sorted_batches(self.valid.lengths.max(1), VALIDATION_TOKENS)
+        self.epoch_batches: tuple[int, int] = (-1, 0)
+        self.pairs = list(self._some(valid, s.validation_sentences))
+
+    @staticmethod
+    def _some(corpus: CorpusSettings, most: int) -> Iterator[Pair]:
+        """At most so many pairs, spread evenly over the corpus."""
+        pairs = list(read_pairs(corpus)) if most else []
+        if len(pairs) > most:
+            pairs = [pairs[i] for i in sorted(random.Random(0).sample(range(len(pairs)), most))]
+        return iter(pairs)
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, PairBatch]]:
+        for after, indices in self.sampler.batches_from(position):
+            yield after, self.train.batch(indices)
+
+    def batches_per_epoch(self, epoch: int) -> int:
+        if self.epoch_batches[0] != epoch:
+            self.epoch_batches = (epoch, len(self.sampler.epoch(epoch)))
+        return self.epoch_batches[1]
+
+    def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
+        return self.task.loss(model, batch, self.settings)
+
+    def validate(self, model: nn.Module) -> tuple[dict[str, float], list[dict[str, str]]]:
+        total = tokens = 0.0
+        with torch.inference_mode():
+            for indices in self.valid_batches:
+                batch = self.valid.batch(indices)
+                total += float(self.loss(model, batch).nll)
+                tokens += batch.num_tokens
+        metrics = {"loss": total / tokens, "perplexity": float(np.exp(min(50.0, total / tokens)))}
+        samples: list[dict[str, str]] = []
+        if self.pairs:
+            settings = DecodingSettings(method="greedy")
+            answers = self.task.translate(model, [pair.source for pair in self.pairs], settings)
+            hypotheses = [answer.texts[0] for answer in answers]
+            metrics |= corpus_scores(hypotheses, [pair.target for pair in self.pairs], self._metrics())
+            for pair, said in list(zip(self.pairs, hypotheses, strict=True))[: self.settings.samples]:
+                samples.append({"source": pair.source, "reference": pair.target, "answer": said})
+        return metrics, samples
+
+    def _metrics(self) -> tuple[str, ...]:
+        wanted = self.settings.metric
+        return ("bleu",) if wanted in ("loss", "perplexity", "bleu") else ("bleu", wanted)
+
+    def summary(self) -> dict[str, Any]:
+        """What is worth knowing before step 1."""
+        batches = self.sampler.epoch(0)
+        lengths = self.train.lengths
+        return {
+            "pairs": len(lengths),
+            "left_out": self.sampler.num_dropped,
+            "batches_per_epoch": len(batches),
+            "source_symbols": len(self.task.source),
+            "target_symbols": len(self.task.target),
+            "padding_source": round(padding_share(batches, lengths[:, 0]), 4),
+            "padding_target": round(padding_share(batches, lengths[:, 1]), 4),
+        }

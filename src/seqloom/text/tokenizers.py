@@ -1,0 +1,406 @@
+"""Strings <-> ids: words, characters, BPE or Unigram pieces, all behind one class and in one JSON file.
+
+Every kind works on the same normalised text, in which a space is written "▁" and glued to what follows it:
+
+    "It's  the  cat." -> "▁It's▁the▁cat." -> ▁It 's ▁the ▁cat .
+
+so pieces put together again give exactly the normalised text, and no language needs rules for spaces. A "▁" of the
+user's own becomes "_". The reserved symbols cannot be written in a text: "<eos>" is three ordinary words.
+
+The file is a plain `tokenizers` file; our settings ride along inside its normalizer, where that library ignores them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import tokenizers
+from pydantic import Field, model_validator
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from seqloom.errors import RunError, UserError
+from seqloom.settings import Settings, validated
+from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, SPECIAL, UNK, UNK_ID
+from seqloom.text.words import word_spans
+
+SPACE = "▁"
+MAX_FILE_BYTES = 64_000_000
+ALPHABET_LIMIT = 1000  # BPE keeps this many characters, the most frequent: stray symbols must not eat the vocabulary
+
+# The classes below are those of `words.py` in the other engine's spelling; a test compares them over all of Unicode.
+_WORD = r"\p{L}\p{M}\p{N}_"
+_WORDS = (
+    rf"{SPACE}?(?:(?<![{_WORD}])(?:[cdjlmnstCDJLMNST]|[qQ][uU])['’](?=[{_WORD}])"
+    rf"|(?<=[{_WORD}])['’][{_WORD}]+|[{_WORD}]+|[^{_WORD}{SPACE}])"
+)
+_CHARACTERS = r"[\s\S]"
+_SEPARATORS = r"[\x1c-\x1f]"  # the only characters that are whitespace to Python but not to the library
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class TextSettings(Settings):
+    """How text is cut into tokens.
+
+    Attributes:
+        tokenizer: the kind of token.
+        vocabulary_size: all tokens, the 4 reserved ones included; for words and characters, None keeps all.
+        min_frequency: words and characters rarer than this are unknown; BPE merges no pair rarer than this.
+        joint: one tokenizer for both languages of a pair.
+        normalise: the Unicode form of the text.
+        lowercase: whether case is dropped.
+    """
+
+    tokenizer: Literal["word", "character", "bpe", "unigram"] = "bpe"
+    vocabulary_size: int | None = Field(default=8000, ge=8)
+    min_frequency: int = Field(default=1, ge=1)
+    joint: bool = True
+    normalise: Literal["nfc", "nfkc", "none"] = "nfc"
+    lowercase: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TextSettings:
+        if self.vocabulary_size is None and self.tokenizer in ("bpe", "unigram"):
+            raise ValueError(
+                f"tokenizer {self.tokenizer} needs a vocabulary_size, such as 8000; only word and "
+                "character can keep all tokens"
+            )
+        if self.min_frequency > 1 and self.tokenizer == "unigram":
+            raise ValueError("min_frequency does nothing for tokenizer unigram; remove it or choose bpe")
+        return self
+
+
+class Detailed(NamedTuple):
+    """An encoded text with where each piece came from."""
+
+    ids: list[int]
+    pieces: list[str]
+    spans: list[tuple[int, int]]  # characters of the original text, without the space before a word
+    words: list[int]  # index into split_words(text)
+
+
+class Tokenizer:
+    """One trained tokenizer. Immutable; made by `train`, `load` or `from_json`."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, settings: TextSettings) -> None:
+        self.settings = settings
+        self._backend = backend
+        self._pieces = [backend.id_to_token(index) or "" for index in range(backend.get_vocab_size())]
+
+    # -- making ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], settings: TextSettings, progress: Callable[[int], None] | None = None
+    ) -> Tokenizer:
+        """Learn the vocabulary from a stream of texts, read once and never held.
+
+        Args:
+            texts: one text per item.
+            settings: the kind of tokenizer and its size.
+            progress: called now and then, and once at the end, with the number of texts read so far.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts is an iterable of strings, not one string")
+        backend = _untrained(settings)
+        try:
+            backend.train_from_iterator(_stream(texts, progress), _trainer(settings))
+        except Exception as error:
+            if "not large enough" in str(error):
+                raise UserError(
+                    f"text.vocabulary_size {settings.vocabulary_size} does not even hold every character of the texts; "
+                    "raise it"
+                ) from None
+            raise
+        size = backend.get_vocab_size()
+        if size <= len(SPECIAL):
+            lower = " or lower text.min_frequency" if settings.min_frequency > 1 else ""
+            raise UserError(
+                f"there is nothing to learn a vocabulary from: give training texts that are not empty{lower}"
+            )
+        if settings.vocabulary_size is not None and size > settings.vocabulary_size:
+            raise UserError(
+                f"text.vocabulary_size {settings.vocabulary_size} does not even hold the {size - len(SPECIAL)} "
+                f"different characters of the texts and the {len(SPECIAL)} reserved symbols; make it more than {size}"
+            )
+        # The trainer registers the reserved symbols as strings to look for in the text; we want them out of reach.
+        description = json.loads(backend.to_str())
+        description["added_tokens"] = []
+        return cls(tokenizers.Tokenizer.from_str(json.dumps(description)), settings)
+
+    def to_json(self) -> str:
+        """Everything about this tokenizer, in the format of the `tokenizers` library."""
+        description = json.loads(self._backend.to_str())
+        description["normalizer"]["seqloom"] = self.settings.model_dump()
+        return json.dumps(description, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
+        """The tokenizer that `to_json` described; `origin` names the place in errors."""
+        description = _parsed(text, origin)
+        settings = validated(TextSettings, description["normalizer"]["seqloom"], origin)
+        model = description["model"]
+        if model.get("type") != _MODEL_TYPES[settings.tokenizer]:
+            raise UserError(f"{origin}: the model inside is not that of a {settings.tokenizer} tokenizer")
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+            tokenizer = cls(backend, settings)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the library's is no Exception
+            raise UserError(f"{origin}: damaged tokenizer file: {error}") from None
+        if model.get("unk_token") != UNK and model.get("unk_id") != UNK_ID:
+            raise UserError(f"{origin}: damaged vocabulary: {UNK} is not its unknown token")
+        if tuple(tokenizer._pieces[: len(SPECIAL)]) != SPECIAL or "" in tokenizer._pieces:
+            raise UserError(
+                f"{origin}: damaged vocabulary: ids 0 to 3 must be {', '.join(SPECIAL)}, with no id missing"
+            )
+        return tokenizer
+
+    def save(self, path: str | Path) -> None:
+        """Write one JSON file; a reader never sees half of it."""
+        path = Path(path)
+        aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with open(aside, "w", encoding="utf-8", newline="\n") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except OSError as error:
+            raise RunError(f"{path}: cannot be written: {error.strerror}") from None
+        finally:
+            aside.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Read a file that `save` wrote."""
+        path = Path(path)
+        try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise UserError(f"{path}: over {MAX_FILE_BYTES:,} bytes, which no tokenizer of ours is")
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        return cls.from_json(text, str(path))
+
+    # -- text -> ids -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    @property
+    def kind(self) -> str:
+        """word, character, bpe or unigram."""
+        return self.settings.tokenizer
+
+    def normalise(self, text: str) -> str:
+        """The text as this tokenizer sees it, and as `decode(encode(text))` gives it back."""
+        return self._backend.normalizer.normalize_str(_clean(text)).replace(SPACE, " ").removeprefix(" ")
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without begin or end symbols."""
+        return self._backend.encode(_clean(text), add_special_tokens=False).ids
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for many texts at once, on all cores."""
+        encoded: list[list[int]] = []
+        for first in range(0, len(texts), 8192):  # the library's own records are much larger than the ids
+            batch = [_clean(text) for text in texts[first : first + 8192]]
+            encoded += [encoding.ids for encoding in self._backend.encode_batch_fast(batch, add_special_tokens=False)]
+        return encoded
+
+    def encode_detailed(self, text: str) -> Detailed:
+        """The ids of a text, and for each the characters and the word of the original text that it stands for."""
+        encoding = self._backend.encode(_clean(text), add_special_tokens=False)
+        spans = _tight_spans(text, encoding.tokens, encoding.offsets)
+        starts = [start for start, _ in word_spans(text)]
+        # A lone space belongs to the word after it, which starts where the space ends.
+        words = [bisect_right(starts, end if text[start:end].isspace() else start) - 1 for start, end in spans]
+        return Detailed(encoding.ids, self.pieces(encoding.ids), spans, words)
+
+    def unknown_rate(self, texts: Iterable[str]) -> tuple[int, int]:
+        """How many tokens of the texts are unknown, and how many there are."""
+        unknown = total = 0
+        stream = iter(texts)
+        while chunk := list(islice(stream, 1000)):
+            for ids in self.encode_many(chunk):
+                unknown += ids.count(UNK_ID)
+                total += len(ids)
+        return unknown, total
+
+    # -- ids -> text -------------------------------------------------------------------------------------------------
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as they are in the vocabulary, "▁" for a space."""
+        try:
+            if len(ids) and min(ids) < 0:
+                raise IndexError
+            return [self._pieces[index] for index in ids]
+        except IndexError:
+            wrong = next(index for index in ids if not 0 <= index < len(self))
+            raise UserError(f"there is no token {wrong}; this vocabulary has ids 0 to {len(self) - 1}") from None
+
+    def labels(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as a plot's axis shows them: no "▁", and "·" before a piece that continues a word."""
+        pieces = self.pieces(ids)
+        if self.kind in ("word", "character"):
+            return ["␣" if piece == SPACE else piece.removeprefix(SPACE) for piece in pieces]
+        labels = []
+        previous = -1
+        for index, piece, word in zip(ids, pieces, self.piece_words(ids), strict=True):
+            continues = word == previous and index >= len(SPECIAL) and not piece.startswith(SPACE)
+            labels.append("␣" if piece == SPACE else "·" + piece if continues else piece.removeprefix(SPACE))
+            previous = -1 if piece == SPACE else word
+        return labels
+
+    def decode(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> str:
+        """Natural text: padding, begin and end are dropped, an unknown token reads "<unk>".
+
+        Args:
+            ids: tokens, as a model put them out.
+            replacements: for positions in `ids` that hold an unknown token, the text to show instead.
+        """
+        return self._rendered(ids, replacements)[0]
+
+    def piece_words(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> list[int]:
+        """For each token, the index of its word in `split_words(decode(ids, replacements))`; -1 for what is dropped."""
+        text, positions = self._rendered(ids, replacements)
+        starts = [start for start, _ in word_spans(text)]
+        return [bisect_right(starts, position) - 1 for position in positions]
+
+    def _rendered(self, ids: Sequence[int], replacements: Mapping[int, str] | None) -> tuple[str, list[int]]:
+        """The decoded text, and where in it the first visible character of each token is (-1: nowhere)."""
+        parts: list[str] = []
+        positions: list[int] = []
+        length = 0
+        for position, (index, piece) in enumerate(zip(ids, self.pieces(ids), strict=True)):
+            if index in (PAD_ID, BOS_ID, EOS_ID):
+                positions.append(-1)
+                continue
+            before = parts[-1] if parts else " "
+            if index == UNK_ID:
+                shown = " ".join((replacements or {}).get(position, UNK).split())
+                # A word-level token took its space along into the unknown; elsewhere the space is a known piece.
+                if self.kind == "word" and shown and not _adjoin(before, shown):
+                    shown = " " + shown
+            else:
+                shown = piece.replace(SPACE, " ")
+            if shown.startswith(" ") and before.endswith(" "):  # models may put out what no text has: two spaces
+                shown = shown[1:]
+            positions.append(length + shown.startswith(" "))
+            if shown:
+                parts.append(shown)
+                length += len(shown)
+        return "".join(parts).rstrip(" "), positions
+
+
+_MODEL_TYPES = {"word": "WordLevel", "character": "WordLevel", "bpe": "BPE", "unigram": "Unigram"}
+
+
+def _untrained(settings: TextSettings) -> tokenizers.Tokenizer:
+    """The pipeline of a kind, with an empty model."""
+    model: Any
+    match settings.tokenizer:
+        case "bpe":
+            model = models.BPE(unk_token=UNK, fuse_unk=False)
+        case "unigram":
+            model = models.Unigram()
+        case _:
+            model = models.WordLevel(unk_token=UNK)
+    backend = tokenizers.Tokenizer(model)
+    forms: dict[str, list[Any]] = {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}
+    steps = forms[settings.normalise]
+    steps += [normalizers.Lowercase()] if settings.lowercase else []
+    steps += [
+        normalizers.Replace(SPACE, "_"),
+        normalizers.Replace(Regex(_SEPARATORS), " "),
+        normalizers.Strip(),
+        normalizers.Prepend(SPACE),
+        normalizers.Replace(Regex(r"\s+"), SPACE),
+    ]
+    backend.normalizer = normalizers.Sequence(steps)
+    pattern = _CHARACTERS if settings.tokenizer == "character" else _WORDS
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")  # for other users of the file
+    return backend
+
+
+def _trainer(settings: TextSettings) -> Any:
+    common: dict[str, Any] = {"special_tokens": list(SPECIAL), "show_progress": False}
+    size, frequency = settings.vocabulary_size or 1 << 31, settings.min_frequency
+    match settings.tokenizer:
+        case "bpe":
+            return trainers.BpeTrainer(
+                vocab_size=size, min_frequency=frequency, limit_alphabet=ALPHABET_LIMIT, **common
+            )
+        case "unigram":
+            return trainers.UnigramTrainer(vocab_size=size, unk_token=UNK, **common)
+        case _:
+            return trainers.WordLevelTrainer(vocab_size=size, min_frequency=frequency, **common)
+
+
+def _stream(texts: Iterable[str], progress: Callable[[int], None] | None) -> Iterator[str]:
+    count = 0
+    for count, text in enumerate(texts, 1):
+        yield _clean(text)
+        if progress is not None and count % 1000 == 0:
+            progress(count)
+    if progress is not None:
+        progress(count)
+
+
+def _clean(text: str) -> str:
+    """Half a surrogate pair is no character, but JSON can smuggle one in; the library would refuse the whole text."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def _tight_spans(text: str, tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The library's offsets, made to cover every visible character of the text and no space before a word."""
+    spans = []
+    following = [*(start for start, _ in offsets), len(text)][1:]
+    for token, (start, end), limit in zip(tokens, offsets, following, strict=True):
+        if token == SPACE:
+            if not text[start:end].isspace():  # the space put before the text, which is nowhere in the original
+                end = start
+        else:
+            while start < end and text[start].isspace():
+                start += 1
+            while end < limit and not text[end].isspace():  # marks that were composed with the letter before them
+                end += 1
+        spans.append((start, end))
+    return spans
+
+
+def _adjoin(before: str, after: str) -> bool:
+    """Whether an unknown word is written right after what stands before it: "l'" + hotel, "(" + word, word + ","."""
+    clitic = before[-1] in "'’" and len(before.strip()) > 1
+    opening = before[-1] in "¿¡" or unicodedata.category(before[-1]) == "Ps"
+    closing = after[0] in "'’”.,;:!?…%" or unicodedata.category(after[0]) == "Pe"
+    return clitic or opening or closing
+
+
+def _parsed(text: str, origin: str) -> dict[str, Any]:
+    """The JSON of a tokenizer file, with the parts that we rely on checked."""
+    try:
+        description = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{origin}: not a tokenizer file (not valid JSON: {error}); copy or train it again") from None
+    parts = description if isinstance(description, dict) else {}
+    normalizer, model = parts.get("normalizer"), parts.get("model")
+    if not isinstance(model, dict) or not isinstance(normalizer, dict) or "seqloom" not in normalizer:
+        raise UserError(f"{origin}: JSON, but not a tokenizer that seqloom wrote")
+    if any(description.get(name) for name in ("added_tokens", "truncation", "padding", "post_processor")):
+        raise UserError(
+            f"{origin}: holds added tokens, truncation, padding or a post-processor, which seqloom never writes"
+        )
+    return description

@@ -1,0 +1,320 @@
+"""The training loop. It knows nothing about translation or any other task: `Work` brings batches, loss and validation.
+
+Exact resumption rests on three things: the batches are a function of (seed, epoch, position), every random draw comes
+from torch's generator, whose state is in the checkpoint, and nothing else influences the weights.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.batches.samplers import Position
+from seqloom.errors import RunError
+from seqloom.evaluation.metrics import METRICS
+from seqloom.losses import SymbolLoss
+from seqloom.training.checkpoints import (
+    average_weights,
+    checkpoints_in,
+    load_checkpoint,
+    load_tensors,
+    prune_checkpoints,
+    put_weights,
+    save_checkpoint,
+    save_weights,
+    scheduled,
+)
+from seqloom.training.journal import Journal
+from seqloom.training.optimizers import build_optimizer, gradient_norm, optimizer_tensors, restore_optimizer
+from seqloom.training.progress import Progress
+from seqloom.training.schedules import Plateau
+from seqloom.training.settings import TrainingSettings
+
+
+class Batch(Protocol):
+    @property
+    def num_tokens(self) -> int: ...
+
+
+class Validation(NamedTuple):
+    """What a validation found: numbers by metric name, and a few samples to read."""
+
+    metrics: dict[str, float]
+    samples: list[dict[str, str]]
+
+
+class Work(Protocol):
+    """What a task brings to the loop."""
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]: ...
+
+    def batches_per_epoch(self, epoch: int) -> int: ...
+
+    def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
+
+    def validate(self, model: nn.Module) -> Validation: ...
+
+
+class Stopped(Exception):
+    """The user asked the run to stop; it can be resumed."""
+
+    def __init__(self, step: int, signal_number: int) -> None:
+        self.step, self.signal_number = step, signal_number
+        super().__init__(f"stopped after step {step}")
+
+
+@dataclass
+class Progressed:
+    """How far a run is: the part of a checkpoint that is not tensors."""
+
+    step: int = 0
+    position: Position = Position()
+    plateau: Plateau = field(default_factory=Plateau)
+    best: float | None = None
+    best_step: int = 0
+    waited: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    finished: bool = False
+    journal_bytes: int = 0
+    window_loss: float = 0.0  # sums since the last line of the journal
+    window_tokens: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "position": list(self.position), "plateau": self.plateau.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Progressed:
+        position, plateau = Position(*values["position"]), Plateau(**values["plateau"])
+        return cls(**{**values, "position": position, "plateau": plateau})
+
+
+class Interrupts:
+    """While active, Ctrl-C and SIGTERM are only noted, so that a step ends and a checkpoint is written."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.caught is not None and number == signal.SIGINT:
+                raise KeyboardInterrupt  # asked twice: stop at once
+            self.caught = number
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self.before[number] = signal.signal(number, note)
+            except ValueError:  # not in the main thread: the caller handles signals
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume: bool = False) -> Progressed:
+    """Train until a limit, early stopping or an interrupt; leaves the best weights in the model."""
+    optimizer = build_optimizer(model, s)
+    at = _restore(run, model, optimizer) if resume else Progressed()
+    journal = Journal(run / "journal.jsonl", at.journal_bytes)
+    checkpoint_every = s.checkpoint_every or s.validate_every
+    began = time.monotonic() - at.seconds
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    batches = work.batches(at.position)
+    last_log, last_log_step = time.monotonic(), at.step
+    if not at.step:
+        journal.write("start", parameters=sum(w.numel() for w in weights), threads=torch.get_num_threads())
+
+    def checkpoint() -> None:
+        at.seconds = time.monotonic() - began
+        at.journal_bytes = journal.size()
+        save_checkpoint(run, at.step, model, optimizer_tensors(model, optimizer), at.to_dict())
+        prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
+
+    with Progress("training", start=_share(at, s, work)) as progress, Interrupts() as interrupts:
+        while not at.finished:
+            model.train()
+            group = list(islice(batches, s.accumulate))
+            num_tokens = sum(batch.num_tokens for _, batch in group)
+            rate = at.plateau.rate(at.step + 1, s)
+            nll = _update(model, work, [batch for _, batch in group], num_tokens, weights, optimizer, rate, s, at, run)
+            at.step, at.position = at.step + 1, group[-1][0]
+            at.tokens += num_tokens
+            at.window_loss, at.window_tokens = at.window_loss + nll.loss, at.window_tokens + num_tokens
+            at.seconds = time.monotonic() - began
+            progress.update(_share(at, s, work), f"step {at.step:,}  loss {nll.loss / num_tokens:.3f}")
+
+            if at.step % s.log_every == 0:
+                now = time.monotonic()
+                journal.write(
+                    "train",
+                    step=at.step,
+                    epoch=at.position.epoch,
+                    loss=round(at.window_loss / at.window_tokens, 5),
+                    gradient_norm=round(nll.norm, 5),
+                    learning_rate=rate,
+                    tokens_per_second=round(
+                        at.window_tokens / (now - last_log) if at.step - last_log_step >= s.log_every else 0.0, 1
+                    ),
+                    seconds=round(at.seconds, 2),
+                )
+                at.window_loss, at.window_tokens, last_log, last_log_step = 0.0, 0, now, at.step
+            over = _over(at, s)
+            if at.step % s.validate_every == 0 or over:
+                before = time.monotonic()
+                _validate(model, work, s, at, run, journal, progress)
+                last_log += time.monotonic() - before  # pace is measured over training steps only
+                over = over or (s.patience is not None and at.waited >= s.patience)
+            at.finished = over
+            if at.step % checkpoint_every == 0 or over or interrupts.caught is not None:
+                checkpoint()
+            if interrupts.caught is not None and not over:
+                journal.write("stop", step=at.step, signal=signal.Signals(interrupts.caught).name)
+                raise Stopped(at.step, interrupts.caught)
+
+    _keep_best(model, work, s, at, run, journal)
+    journal.close()
+    return at
+
+
+class _Updated(NamedTuple):
+    loss: float
+    norm: float
+
+
+def _update(
+    model: nn.Module,
+    work: Work,
+    batches: list[Any],
+    num_tokens: int,
+    weights: list[Tensor],
+    optimizer: torch.optim.Optimizer,
+    rate: float,
+    s: TrainingSettings,
+    at: Progressed,
+    run: Path,
+) -> _Updated:
+    """One update: gradients of the mean loss over all batches of the group, clipped, applied."""
+    optimizer.zero_grad(set_to_none=True)
+    total = 0.0
+    for batch in batches:
+        loss = work.loss(model, batch)
+        (loss.loss / num_tokens).backward()
+        total += float(loss.nll)
+    norm = gradient_norm(weights)
+    if not (math.isfinite(total) and math.isfinite(float(norm))):
+        raise RunError(_explosion(at.step + 1, total, float(norm), rate, run))
+    if s.clip_norm is not None:
+        torch.nn.utils.clip_grads_with_norm_(weights, s.clip_norm, norm, foreach=True)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    return _Updated(total, float(norm))
+
+
+def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> str:
+    found = checkpoints_in(run)
+    kept = f"the last good checkpoint is step {found[-1].step:,} in {run}" if found else "no checkpoint was written yet"
+    return (
+        f"step {step:,}: the numbers left the finite range (loss {loss}, gradient norm {norm}, learning rate {rate:g}); "
+        f"{kept}. Lower training.learning_rate, add training.warmup_steps or lower training.clip_norm."
+    )
+
+
+def _restore(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progressed:
+    found = checkpoints_in(run)
+    if not found:
+        return Progressed()
+    tensors, state_tensors, state = load_checkpoint(found[-1])
+    put_weights(model, tensors, str(found[-1].folder))
+    torch.set_rng_state(state_tensors.pop("random"))
+    restore_optimizer(model, optimizer, state_tensors)
+    return Progressed.from_dict(state)
+
+
+def _over(at: Progressed, s: TrainingSettings) -> bool:
+    return (
+        (s.steps is not None and at.step >= s.steps)
+        or (s.epochs is not None and at.position.epoch >= s.epochs)
+        or (s.minutes is not None and at.seconds >= 60 * s.minutes)
+    )
+
+
+def _share(at: Progressed, s: TrainingSettings, work: Work) -> float:
+    """How much of the run is done, by the limit that is nearest."""
+    shares = [0.0]
+    if s.steps is not None:
+        shares.append(at.step / s.steps)
+    if s.minutes is not None:
+        shares.append(at.seconds / (60 * s.minutes))
+    if s.epochs is not None:
+        within = at.position.batch / work.batches_per_epoch(at.position.epoch)
+        shares.append((at.position.epoch + within) / s.epochs)
+    return max(shares)
+
+
+def better(metric: str, new: float, old: float | None) -> bool:
+    return old is None or (new > old if METRICS[metric] == "higher" else new < old)
+
+
+def _validate(
+    model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal, progress: Progress
+) -> None:
+    model.eval()
+    found = work.validate(model)
+    value = found.metrics[s.metric]
+    if not math.isfinite(value):
+        raise RunError(_explosion(at.step, found.metrics["loss"], float("nan"), at.plateau.rate(at.step, s), run))
+    improved = better(s.metric, value, at.best)
+    if improved:
+        at.best, at.best_step, at.waited = value, at.step, 0
+        save_weights(run / "checkpoints" / "best", model)
+    else:
+        at.waited += 1
+    at.plateau.hear(improved, s)
+    journal.write(
+        "validation",
+        step=at.step,
+        epoch=at.position.epoch,
+        **{name: round(number, 5) for name, number in found.metrics.items()},
+        best=improved,
+        samples=found.samples,
+        seconds=round(at.seconds, 2),
+    )
+    figures = "  ".join(f"{name} {number:.2f}" for name, number in found.metrics.items())
+    progress.say(f"step {at.step:>6,}  valid {figures}{'  *' if improved else ''}")
+    for sample in found.samples:
+        progress.say("".join(f"\n      {name:>9}: {text}" for name, text in sample.items()).lstrip("\n"))
+
+
+def _keep_best(
+    model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal
+) -> None:
+    """End with the best weights seen, or with the mean of the last checkpoints where validation likes that better."""
+    best = run / "checkpoints" / "best"
+    every = s.checkpoint_every or s.validate_every
+    found = scheduled(checkpoints_in(run), every)[-s.average :]
+    if s.average > 1 and len(found) > 1:
+        put_weights(model, average_weights([c.folder for c in found]))
+        model.eval()
+        metrics = work.validate(model).metrics
+        chosen = better(s.metric, metrics[s.metric], at.best)
+        journal.write("average", checkpoints=[c.step for c in found], chosen=chosen, **metrics)
+        if chosen:
+            at.best, at.best_step = metrics[s.metric], at.step
+            return
+    put_weights(model, load_tensors(best / "model.safetensors"))
+    model.eval()
+

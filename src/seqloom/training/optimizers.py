@@ -1,0 +1,44 @@
+"""Optimisers, by torch, and their state as named tensors (so that it can be saved without pickle)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.training.settings import TrainingSettings
+
+
+def build_optimizer(model: nn.Module, s: TrainingSettings) -> torch.optim.Optimizer:
+    """The optimiser the settings name, over all weights that learn."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    if s.optimizer == "sgd":
+        return torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
+    kind = torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam
+    return kind(weights, s.learning_rate, betas=s.betas, eps=s.epsilon, weight_decay=s.weight_decay, fused=not s.plain)
+
+
+def _learning(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of every weight: `exp_avg/encoder.layers.0…` -> tensor."""
+    tensors = {}
+    for name, weight in _learning(model):
+        for key, value in optimizer.state.get(weight, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"{key}/{name}"] = value.detach().clone()
+    return tensors
+
+
+def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` took out."""
+    weights = dict(_learning(model))
+    for full_name, value in tensors.items():
+        key, _, name = full_name.partition("/")
+        optimizer.state[weights[name]][key] = value.clone()
+
+
+def gradient_norm(weights: list[Tensor]) -> Tensor:
+    """The norm of all gradients together, as one number."""
+    return torch.nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None], foreach=True)

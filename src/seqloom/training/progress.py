@@ -1,0 +1,73 @@
+"""Telling a person how far the work is: a bar on a terminal, plain lines elsewhere. Always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+SECONDS_BETWEEN_LINES = 15.0
+
+
+def duration(seconds: float) -> str:
+    """75 -> '1:15', 3700 -> '1:01:40'."""
+    minutes, seconds = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class Progress:
+    """A share done between 0 and 1, a few figures beside it, and an estimate of the time left."""
+
+    def __init__(self, title: str, start: float = 0.0) -> None:
+        self.title, self.start_share, self.share = title, start, start
+        self.began = self.last_line = time.monotonic()
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            self.bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=28),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[figures]}"),
+                TextColumn("[dim]{task.fields[left]}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self.task = self.bar.add_task(title, total=1.0, completed=start, figures="", left="")
+
+    def __enter__(self) -> Progress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def left(self) -> str:
+        """The time left at the pace so far, once there is enough of it to judge by."""
+        done, spent = self.share - self.start_share, time.monotonic() - self.began
+        if spent < 2.0 or done <= 0:
+            return ""
+        return f"{duration(spent * (1 - self.share) / done)} left"
+
+    def update(self, share: float, figures: str) -> None:
+        """Move on; `figures` is a short text such as 'step 300  loss 1.23'."""
+        self.share = min(1.0, share)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.share, figures=figures, left=self.left())
+        elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = time.monotonic()
+            self.say(f"{self.title} {self.share:4.0%}  {figures}  {self.left()}".rstrip())
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self.bar is not None:
+            self.bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)

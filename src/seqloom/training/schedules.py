@@ -1,0 +1,44 @@
+"""Learning rates over time: pure functions of the step, and the one that listens to the validation metric."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from seqloom.training.settings import TrainingSettings
+
+
+def scheduled_rate(step: int, s: TrainingSettings) -> float:
+    """The rate of update number `step`, counted from 1, before any plateau has lowered it."""
+    peak, warmup = s.learning_rate, s.warmup_steps
+    if step <= warmup:
+        return peak * step / warmup
+    if s.schedule == "inverse_square_root":  # Vaswani et al. 2017, eq. 3, with the peak given directly
+        return max(s.min_learning_rate, peak * math.sqrt(warmup / step))
+    if s.schedule == "cosine":
+        end = s.decay_steps or s.steps or step
+        share = min(1.0, (step - warmup) / max(1, end - warmup))
+        return s.min_learning_rate + (peak - s.min_learning_rate) * (1 + math.cos(math.pi * share)) / 2
+    return peak
+
+
+@dataclass
+class Plateau:
+    """Lowers the rate when the metric has not improved for `plateau_patience` validations."""
+
+    factor: float = 1.0
+    waited: int = 0
+
+    def hear(self, improved: bool, s: TrainingSettings) -> None:
+        if s.schedule != "plateau":
+            return
+        self.waited = 0 if improved else self.waited + 1
+        if self.waited > s.plateau_patience:
+            self.factor, self.waited = self.factor * s.plateau_factor, 0
+
+    def rate(self, step: int, s: TrainingSettings) -> float:
+        return max(s.min_learning_rate, scheduled_rate(step, s) * self.factor)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"factor": self.factor, "waited": self.waited}

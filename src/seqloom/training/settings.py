@@ -1,0 +1,65 @@
+"""Everything about a training run that is not the model or the data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from seqloom.settings import Settings
+
+StopMetric = Literal["loss", "perplexity", "bleu", "chrf", "ter", "exact_match"]
+
+
+class TrainingSettings(Settings):
+    """How a model is fitted."""
+
+    epochs: int | None = Field(None, ge=1)
+    steps: int | None = Field(None, ge=1, description="updates; training ends at whichever limit comes first")
+    minutes: float | None = Field(None, gt=0, description="of training, over all resumptions")
+    batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
+    accumulate: int = Field(1, ge=1, description="batches an update")
+    max_length: int = Field(200, ge=2, description="longer examples are left out of training")
+
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = Field(1e-8, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1, description="of sgd")
+    weight_decay: float = Field(0.0, ge=0)
+    schedule: Literal["constant", "inverse_square_root", "cosine", "plateau"] = "constant"
+    warmup_steps: int = Field(0, ge=0, description="the rate rises linearly over the first steps")
+    min_learning_rate: float = Field(0.0, ge=0)
+    decay_steps: int | None = Field(None, ge=1, description="cosine: steps until the lowest rate (default: all)")
+    plateau_factor: float = Field(0.5, gt=0, lt=1)
+    plateau_patience: int = Field(1, ge=0, description="validations without improvement before the rate falls")
+
+    clip_norm: float | None = Field(1.0, gt=0, description="global norm of the gradient, at most")
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
+
+    validate_every: int = Field(500, ge=1, description="steps")
+    checkpoint_every: int | None = Field(None, ge=1, description="steps (default: validate_every)")
+    validation_sentences: int = Field(500, ge=0, description="how many are translated at a validation; 0: only the loss")
+    samples: int = Field(2, ge=0, description="translations shown at a validation")
+    metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
+    patience: int | None = Field(None, ge=1, description="validations without improvement before stopping")
+    average: int = Field(1, ge=1, description="the mean of the last so many checkpoints is tried at the end")
+
+    threads: int | None = Field(None, ge=1, description="of this machine; exact resumption needs the same number")
+    log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
+    plain: bool = Field(False, description="use the readable reference of every fast path")
+
+    @model_validator(mode="after")
+    def _fits(self) -> TrainingSettings:
+        if self.epochs is None and self.steps is None and self.minutes is None:
+            raise ValueError("give at least one of epochs, steps, minutes")
+        if self.schedule == "cosine" and self.decay_steps is None and self.steps is None:
+            raise ValueError("the cosine schedule needs steps or decay_steps: it must know where it ends")
+        if self.schedule == "inverse_square_root" and not self.warmup_steps:
+            raise ValueError("the inverse_square_root schedule needs warmup_steps")
+        if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
+            raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
+        if self.learning_rate < self.min_learning_rate:
+            raise ValueError("min_learning_rate must not be above learning_rate")
+        return self

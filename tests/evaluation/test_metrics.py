@@ -1,0 +1,76 @@
+"""Scores agree with sacrebleu called directly, and say how they were counted."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+
+from seqloom.errors import UserError
+from seqloom.evaluation.metrics import METRICS, TEXT_METRICS, corpus_scores, exact_match, group_bleu, signatures
+
+HYPOTHESES = ["The cat sat on the mat .", "a dog barks, loudly, at Night", "it's 3.5 percent"]
+REFERENCES = ["the cat sat on a mat.", "A dog barks loudly at night", "it's 3.5 percent"]
+
+
+def test_default_scores_equal_sacrebleu() -> None:
+    scores = corpus_scores(HYPOTHESES, REFERENCES)
+    assert list(scores) == ["bleu", "chrf", "ter", "exact_match"]
+    assert scores["bleu"] == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert scores["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert scores["ter"] == sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score
+    assert scores["exact_match"] == pytest.approx(100 / 3)
+
+
+def test_options_reach_sacrebleu_and_change_the_score() -> None:
+    plain = corpus_scores(HYPOTHESES, REFERENCES, ["bleu"])["bleu"]
+    lower = corpus_scores(HYPOTHESES, REFERENCES, ["bleu"], lowercase=True)["bleu"]
+    split = corpus_scores(HYPOTHESES, REFERENCES, ["bleu"], tokenized=True)["bleu"]
+    assert lower == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=True).score
+    assert split == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], tokenize="none", force=True).score
+    assert len({plain, lower, split}) == 3
+    chrf = corpus_scores(HYPOTHESES, REFERENCES, ["chrf"], lowercase=True)["chrf"]
+    assert chrf == sacrebleu.CHRF(lowercase=True).corpus_score(HYPOTHESES, [REFERENCES]).score
+    assert chrf > corpus_scores(HYPOTHESES, REFERENCES, ["chrf"])["chrf"]
+
+
+def test_signatures() -> None:
+    found = signatures()
+    assert set(found) == {"bleu", "chrf", "ter"}
+    assert "tok:13a" in found["bleu"]
+    assert "nrefs:1" in found["bleu"]
+    assert f"version:{sacrebleu.__version__}" in found["chrf"]
+    changed = signatures(["bleu"], lowercase=True, tokenized=True)["bleu"]
+    assert "case:lc" in changed
+    assert "tok:none" in changed
+
+
+def test_exact_match_ignores_only_white_space() -> None:
+    assert exact_match(["a  b ", "a b", "A b", "ab"], ["a b"] * 4) == 50.0
+    assert exact_match(["a  b ", "a b", "A b", "ab"], ["a b"] * 4, lowercase=True) == 75.0
+
+
+def test_group_bleu_is_fair_to_short_sentences_and_otherwise_plain() -> None:
+    assert corpus_scores(["a b"], ["a b"], ["bleu"])["bleu"] == 0.0
+    assert group_bleu(["a b"], ["a b"]) == pytest.approx(100.0)
+    assert group_bleu(["a c"], ["a b"]) < 100.0
+    assert group_bleu(HYPOTHESES, REFERENCES) == corpus_scores(HYPOTHESES, REFERENCES, ["bleu"])["bleu"]
+
+
+def test_unknown_metric_is_the_users_error() -> None:
+    with pytest.raises(UserError, match=r"metric must be one of .*got 'blue' \(did you mean 'bleu'\?\)"):
+        corpus_scores(["a"], ["a"], ["blue"])
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [([], [], "empty"), (["a"], ["a", "b"], "1 hypotheses, 2 references"), ("ab", ["a", "b"], "got one text")],
+)
+def test_our_own_mistakes_fail_at_once(hypotheses: list[str], references: list[str], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        corpus_scores(hypotheses, references)
+
+
+def test_every_metric_has_a_direction() -> None:
+    assert set(TEXT_METRICS) <= set(METRICS)
+    assert {name for name, direction in METRICS.items() if direction == "lower"} == {"ter", "aer", "loss", "perplexity"}
+    assert set(METRICS.values()) == {"higher", "lower"}
