@@ -24,7 +24,8 @@ def test_every_sentence_is_in_exactly_one_bucket(sources: list[str], edges: list
     buckets = by_length(sources, sources, sources, edges)
     assert sum(bucket.count for bucket in buckets) == len(sources)
     for bucket in buckets:
-        inside = [s for s in sources if bucket.lower <= len(s.split()) <= (bucket.upper or 10**9 * (bucket.upper is None))]
+        upper = 1000 if bucket.upper is None else bucket.upper
+        inside = [source for source in sources if bucket.lower <= len(source.split()) <= upper]
         assert bucket.count == len(inside) > 0
         assert bucket.exact_match == 100.0
     assert len({bucket.label for bucket in buckets}) == len(buckets)
@@ -52,8 +53,7 @@ def test_tags_by_hand() -> None:
     assert (groups["negation"].count, groups["negation"].exact_match) == (2, 50.0)
     # A tag given twice counts once.
     assert (groups["relative"].count, groups["relative"].exact_match) == (2, 50.0)
-    assert by_tag(["ab", "ab"], ["x", "y"], ["x", "z"]) == {"ab": Group(2, groups_bleu := group_bleu(["x", "y"], ["x", "z"]), 50.0)}
-    assert groups_bleu < 100
+    assert by_tag(["ab", "ab"], ["x", "y"], ["x", "z"]) == {"ab": Group(2, group_bleu(["x", "y"], ["x", "z"]), 50.0)}
 
 
 def test_the_dictionary_has_the_promised_keys() -> None:

@@ -22,59 +22,51 @@ NOUNS = """
 king | un rey | un roi | person
 queen | una reina | une reine | person
 prince | un príncipe | un prince | person
-princess | una princesa | une princesse | person
+princess, princesses | una princesa | une princesse | person
 witch, witches | una bruja | une sorcière | person creature
 wizard | un mago | un magicien | person creature
-giant | un gigante | un géant | person creature
 ghost | un fantasma | un fantôme | person creature
 clown | un payaso | un clown | person
 boy | un niño | un garçon | person
 girl | una niña | une fille | person
 man, men | un hombre | un homme | person
 woman, women | una mujer | une femme | person
-doctor | una doctora | un médecin | person
-teacher | una profesora | un professeur | person
-student | un estudiante | un étudiant | person
-cook | un cocinero | un cuisinier | person
+doctor | una doctora | un médecin | person own
+teacher | una profesora | un professeur | person own
+student | un estudiante | un étudiant | person own
 baker | una panadera | une boulangère | person
 farmer | un granjero | un fermier | person
 soldier | un soldado | un soldat | person
-sailor | un marinero | un marin | person
 painter | una pintora | un peintre | person
 singer | una cantante | une chanteuse | person
-nurse | una enfermera | une infirmière | person
-lawyer | una abogada | une avocate | person
-neighbor | una vecina | une voisine | person
-writer | una escritora | une écrivaine | person
+nurse | una enfermera | une infirmière | person own
+neighbor | una vecina | une voisine | person own
 thief, thieves | un ladrón | un voleur | person
 knight | un caballero | un chevalier | person
 pirate | un pirata | un pirate | person
-friend | un amigo | un ami | person
-brother | un hermano | un frère | person
-sister | una hermana | une sœur | person
-cat | un gato | un chat | animal
-dog | un perro | un chien | animal
-horse | un caballo | un cheval, chevaux | animal
-cow | una vaca | une vache | animal
-bird | un pájaro | un oiseau | animal
-duck | un pato | un canard | animal
-rabbit | un conejo | un lapin | animal
-mouse, mice | un ratón | une souris | animal
+friend | un amigo | un ami | person own
+brother | un hermano | un frère | person kin
+sister | una hermana | une sœur | person kin
+cat | un gato | un chat | animal own
+dog | un perro | un chien | animal own
+horse | un caballo | un cheval, chevaux | animal own
+cow | una vaca | une vache | animal own
+bird | un pájaro | un oiseau | animal own
+duck | un pato | un canard | animal own
+rabbit | un conejo | un lapin | animal own
+mouse, mice | un ratón | une souris | animal own
 wolf, wolves | un lobo | un loup | animal
-fox, foxes | un zorro | un renard | animal
 bear | un oso | un ours | animal
 lion | un león | un lion | animal
-tiger | un tigre | un tigre | animal
 elephant | un elefante | un éléphant | animal
 monkey | un mono | un singe | animal
-snake | una serpiente | un serpent | animal
-frog | una rana | une grenouille | animal
+snake | una serpiente | un serpent | animal creature
+frog | una rana | une grenouille | animal creature
 turtle | una tortuga | une tortue | animal
 spider | una araña | une araignée | animal
 owl | un búho | un hibou, hiboux | animal
-donkey | un burro | un âne | animal
-goat | una cabra | une chèvre | animal
-dragon | un dragón | un dragon | animal
+donkey | un burro | un âne | animal own
+dragon | un dragón | un dragon | animal creature
 apple | una manzana | une pomme | food
 pear | una pera | une poire | food
 cake | un pastel | un gâteau | food
@@ -82,12 +74,9 @@ pie | una tarta | une tarte | food
 egg | un huevo | un œuf | food
 carrot | una zanahoria | une carotte | food
 tomato, tomatoes | un tomate | une tomate | food
-banana | un plátano | une banane | food
 strawberry, strawberries | una fresa | une fraise | food
 sandwich, sandwiches | un bocadillo | un sandwich | food
-cookie | una galleta | un biscuit | food
 salad | una ensalada | une salade | food
-mushroom | una seta | un champignon | food
 bread, - | un pan | un pain | food
 cheese, - | un queso | un fromage | food
 soup, - | una sopa | une soupe | food
@@ -97,97 +86,86 @@ tea, - | un té | un thé | drink
 wine, - | un vino | un vin | drink
 juice, - | un zumo | un jus | drink
 beer, - | una cerveza | une bière | drink
-book | un libro | un livre | thing text gift
+book | un libro | un livre | thing text gift weighty
 letter | una carta | une lettre | thing text gift
 newspaper | un periódico | un journal, journaux | thing news club
-poem | un poema | un poème | text
-story, stories | una historia | une histoire | text tale
-song | una canción | une chanson | song
+poem | un poema | un poème | text own
+story, stories | una historia | une histoire | text tale own
+song | una canción | une chanson | song own
 key | una llave | une clé | thing gift
 chair | una silla | une chaise | thing seat
 table | una mesa | une table | thing seat
-lamp | una lámpara | une lampe | thing
-box, boxes | una caja | une boîte | thing holder
-bag | una bolsa | un sac | thing holder club
+box, boxes | una caja | une boîte | thing holder container
+bag | una bolsa | un sac | thing holder club container
 bottle | una botella | une bouteille | thing holder
-basket | una cesta | un panier | thing holder
+basket | una cesta | un panier | thing holder container
 hat | un sombrero | un chapeau | thing clothes gift
-coat | un abrigo | un manteau | thing clothes gift
+coat | un abrigo | un manteau | thing clothes gift weighty
 shirt | una camisa | une chemise | thing clothes gift
 dress, dresses | un vestido | une robe | thing clothes gift
 shoe | un zapato | une chaussure | thing clothes
 ring | un anillo | une bague | thing gift
-crown | una corona | une couronne | thing gift
-sword | una espada | une épée | thing gift
-umbrella | un paraguas, paraguas | un parapluie | thing club gift
+crown | una corona | une couronne | thing gift fragile weighty
+sword | una espada | une épée | thing gift weighty
+umbrella | un paraguas, paraguas | un parapluie | thing club gift fragile
 guitar | una guitarra | une guitare | thing music gift
 violin | un violín | un violon | thing music gift
-flute | una flauta | une flûte | thing music gift
 ball | una pelota | une balle | thing gift
 spoon | una cuchara | une cuillère | thing dish club
 plate | un plato | une assiette | thing dish
-cup | una taza | une tasse | thing dish gift
-mirror | un espejo | un miroir | thing gift
-clock | un reloj | une horloge | thing gift
+clock | un reloj | une horloge | thing gift fragile weighty
 map | un mapa | une carte | thing gift
 flower | una flor | une fleur | thing gift
-pencil | un lápiz | un crayon | thing gift
 bicycle | una bicicleta | un vélo | thing machine
 car | un coche | une voiture | thing machine vehicle
 boat | un barco | un bateau | thing machine vehicle
 train | un tren | un train | vehicle
-door | una puerta | une porte | door
-window | una ventana | une fenêtre | door
-house | una casa | une maison | place inside building
-castle | un castillo | un château | place inside building goal
-palace | un palacio | un palais | place inside building goal
+door | una puerta | une porte | door own
+window | una ventana | une fenêtre | door own
+house | una casa | une maison | place inside building own
+castle | un castillo | un château | place inside building goal own
 tower | una torre | une tour | place inside building
-school | una escuela | une école | place inside building goal
+school | una escuela | une école | place inside building goal own
 church, churches | una iglesia | une église | place inside building goal
 hospital | un hospital | un hôpital, hôpitaux | place inside building goal
-hotel | un hotel | un hôtel | place inside building goal
 museum | un museo | un musée | place inside building goal
 theater | un teatro | un théâtre | place inside building goal
-library, libraries | una biblioteca | une bibliothèque | place inside building goal
 restaurant | un restaurante | un restaurant | place inside building goal
 station | una estación | une gare | place inside building goal
-factory, factories | una fábrica | une usine | place inside building goal
-farm | una granja | une ferme | place inside building goal
-office | una oficina | un bureau | place inside goal
-kitchen | una cocina | une cuisine | place inside
-garden | un jardín | un jardin | place inside
+farm | una granja | une ferme | place inside building goal own
+office | una oficina | un bureau | place inside goal own
+kitchen | una cocina | une cuisine | place inside own
+garden | un jardín | un jardin | place inside own
 park | un parque | un parc | place inside goal
 market | un mercado | un marché | place inside goal
-village | un pueblo | un village | place inside goal
+village | un pueblo | un village | place inside goal own
 city, cities | una ciudad | une ville | place inside
 street | una calle | une rue | place inside
 forest | un bosque | une forêt | place inside
-cave | una cueva | une grotte | place inside
 beach, beaches | una playa | une plage | place surface goal
 island | una isla | une île | place surface
 bridge | un puente | un pont | place surface nearby span
 mountain | una montaña | une montagne | place nearby
 river | un río | une rivière | place nearby
-lake | un lago | un lac | place nearby
 """
 
 # English | Spanish | French | kinds of noun | the Spanish verb "to be" it takes
 ADJECTIVES = """
-green | verde | vert | creature animal thing door | ser
+green | verde | vert | creature thing door | ser
 red | rojo | rouge | thing door machine | ser
 blue | azul | bleu | creature thing door | ser
 white | blanco | blanc, blanche | animal thing building | ser
 black | negro | noir | animal thing | ser
 yellow | amarillo | jaune | thing door building | ser
 gray | gris | gris | animal thing building | ser
-pink | rosa | rose | thing building | ser
+pink | rosa | rose | clothes building machine door | ser
 golden | dorado | doré | thing door | ser
-big | grande | grand | animal thing place food | ser
-small | pequeño | petit | animal thing place food | ser
+big | grande | grand | animal thing place | ser
+small | pequeño | petit | animal thing place | ser
 old | viejo | vieux, vieille | person animal thing building | ser
 young | joven | jeune | person animal | ser
 beautiful | hermoso | beau, belle | person animal thing place text song | ser
-new | nuevo | nouveau, nouvelle | thing building text song | ser
+new | nuevo | nouveau, nouvelle | thing building text song own | ser
 tired | cansado | fatigué | person animal | estar
 happy | feliz | heureux, heureuse | person | estar
 sad | triste | triste | person | estar
@@ -207,14 +185,14 @@ curious | curioso | curieux, curieuse | person animal | ser
 generous | generoso | généreux, généreuse | person | ser
 elegant | elegante | élégant | person clothes building | ser
 mysterious | misterioso | mystérieux, mystérieuse | person creature place text | ser
-dangerous | peligroso | dangereux, dangereuse | animal | ser
+dangerous | peligroso | dangereux, dangereuse | animal creature | ser
 expensive | caro | cher, chère | gift clothes machine food | ser
-heavy | pesado | lourd | holder seat machine door | ser
-broken | roto | cassé | music dish machine door seat | estar
-dirty | sucio | sale | clothes dish holder | estar
-clean | limpio | propre | clothes dish | estar
-empty | vacío | vide | holder building | estar
-open | abierto | ouvert | door holder | estar
+heavy | pesado | lourd | weighty holder seat machine door | ser
+broken | roto | cassé | fragile music dish machine door seat holder | estar
+dirty | sucio | sale | clothes dish holder machine building | estar
+clean | limpio | propre | clothes dish machine building | estar
+empty | vacío | vide | holder building dish | estar
+open | abierto | ouvert | door holder building | estar
 closed | cerrado | fermé | door building | estar
 strange | extraño | étrange | thing place text song creature | ser
 modern | moderno | moderne | building machine | ser
@@ -234,17 +212,11 @@ TRANSITIVE = """
 eat, ate | comer | manger | person animal | food
 drink, drank | beber | boire, bu, boit, boivent | person | drink
 prepare | preparar | préparer | person | food drink
-taste | probar, prueba | goûter | person | food drink
-order | pedir, pide, pidió | commander | person | food drink
 buy, bought | comprar | acheter, achète | person | thing food
 sell, sold | vender | vendre, vendu, vend, vendent | person | thing food
-choose, chose | elegir, elige, eligió | choisir, choisi, choisit, choisissent | person | gift clothes food
 steal, stole | robar | voler | person | thing food
 lose, lost | perder, pierde | perdre, perdu, perd, perdent | person | gift clothes holder
-hide, hid | esconder | cacher | person | gift holder food
-carry, carried | llevar | porter | person | holder seat gift
 break, broke | romper | casser | person animal | dish music seat door
-repair | reparar | réparer | person | machine music seat door
 wash | lavar | laver | person | clothes dish machine
 open | abrir | ouvrir, ouvert, ouvre, ouvrent | person | door holder
 close | cerrar, cierra | fermer | person | door holder
@@ -268,11 +240,9 @@ follow | seguir, sigue, siguió | suivre, suivi, suit, suivent | person animal |
 help | ayudar | aider | person | person animal
 kiss | besar | embrasser | person | person
 call | llamar | appeler, appelle | person | person animal
-invite | invitar | inviter | person | person
 protect | proteger | protéger, protège | person animal | person animal
 save | salvar | sauver | person animal | person animal
 attack | atacar | attaquer | person animal | person animal
-greet | saludar | saluer | person | person
 wake, woke | despertar, despierta | réveiller | person animal | person animal
 push | empujar | pousser | person animal | person seat machine
 """
@@ -288,7 +258,6 @@ run, ran | correr | courir, couru, court, courent | person animal
 walk | caminar | marcher | person animal
 shout | gritar | crier | person
 speak, spoke | hablar | parler | person
-travel | viajar | voyager | person
 jump | saltar | sauter | person animal
 study, studied | estudiar | étudier | person
 play | jugar, juega | jouer | person animal
@@ -324,14 +293,13 @@ send, sent | enviar, envía | envoyer, envoie | person | gift
 show, showed | mostrar, muestra | montrer | person | gift clothes place
 bring, brought | traer | apporter | person | gift food drink
 offer | ofrecer | offrir, offert, offre, offrent | person | gift food drink
-lend, lent | prestar | prêter | person | gift machine
 tell, told | contar, cuenta | raconter | person | tale
 """
 
 # Used by rules of their own.
 OTHER_VERBS = """
 hit, hit | golpear | frapper
-pie, hit | golpear | entarter
+hit, hit | golpear | entarter
 live | vivir | habiter
 """
 
@@ -355,8 +323,8 @@ can | puedo puedes puede podemos pueden | peux peux peut pouvons peuvent
 must | debo debes debe debemos deben | dois dois doit devons doivent
 going to | voy vas va vamos van | vais vas va allons vont
 """
-AVOIR = "ai as a avons ont".split()
-ETRE = "suis es est sommes sont".split()
+AVOIR = ["ai", "as", "a", "avons", "ont"]
+ETRE = ["suis", "es", "est", "sommes", "sont"]
 
 # English singular, plural | masculine, feminine, and their plurals, in Spanish | and in French | share, in percent
 DETERMINERS = """
@@ -369,7 +337,6 @@ her her | su su sus sus | son sa ses ses | 4
 our our | nuestro nuestra nuestros nuestras | notre notre nos nos | 4
 their their | su su sus sus | leur leur leurs leurs | 4
 a - | un una - - | un une - - | 20
-every - | cada cada - - | chaque chaque - - | 3
 - some | - - algunos algunas | - - quelques quelques | 6
 - many | - - muchos muchas | - - beaucoup_de beaucoup_de | 4
 - two | - - dos dos | - - deux deux | 4
@@ -377,7 +344,8 @@ every - | cada cada - - | chaque chaque - - | 3
 - four | - - cuatro cuatro | - - quatre quatre | 3
 - five | - - cinco cinco | - - cinq cinq | 3
 """
-DEFINITE = {"the", "this", "these", "my", "your", "his", "her", "our", "their"}
+POSSESSIVE = {"my", "your", "his", "her", "our", "their"}
+DEFINITE = {"the", "this", "these"} | POSSESSIVE
 
 # English | Spanish | French | the kind of noun that follows
 PREPOSITIONS = """
@@ -387,6 +355,8 @@ near | cerca de | près de | building
 near | cerca de | près de | nearby
 behind | detrás de | derrière | building
 in front of | delante de | devant | building
+on | en | sur | seat
+in | en | dans | container
 """
 
 # English | Spanish | French: adverbials of time for the past …
@@ -404,6 +374,8 @@ on sunday | el domingo | dimanche
 # … for the present …
 PRESENT_TIMES = """
 now | ahora | maintenant
+every day | cada día | chaque jour
+every night | cada noche | chaque nuit
 in winter | en invierno | en hiver
 in spring | en primavera | au printemps
 in summer | en verano | en été
@@ -428,7 +400,7 @@ carefully | cuidadosamente | soigneusement
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Noun:
     """`source` and `target` hold singular and plural; a noun without plural (milk) repeats its singular."""
 
@@ -439,7 +411,7 @@ class Noun:
     kinds: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
     """`target` holds masculine, feminine, and their plurals."""
 
@@ -450,7 +422,7 @@ class Adjective:
     copula: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Verb:
     """`past` holds the five persons of the Spanish preterite, or the French participle alone."""
 
@@ -464,10 +436,7 @@ class Verb:
     with_etre: bool
     subjects: tuple[str, ...]
     objects: tuple[str, ...]
-
-    @property
-    def has_present(self) -> bool:
-        return self.base != self.source_past
+    has_present: bool
 
 
 def rows(table: str) -> list[list[str]]:
@@ -555,6 +524,7 @@ def read_verb(cells: list[str], language: str) -> Verb:
         with_etre=language == "fr" and infinitive in WITH_ETRE,
         subjects=tuple(cells[3].split()) if len(cells) > 3 else (),
         objects=tuple(cells[4].split()) if len(cells) > 4 else (),
+        has_present=past_form != base,
     )
 
 

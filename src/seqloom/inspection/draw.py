@@ -413,8 +413,9 @@ def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights
     middle = np.arange(steps) + 0.5
     means = values.mean(axis=1)
     # The mean moves far less than the units do, so it has a scale of its own, though never one that magnifies noise.
-    centre = float(means.max() + means.min()) / 2
-    reach = max(float(means.max() - means.min()) / 2, 0.05 * (high - low))
+    finite = means[np.isfinite(means)] if np.isfinite(means).any() else np.zeros(1)
+    centre = float(finite.max() + finite.min()) / 2
+    reach = max(float(finite.max() - finite.min()) / 2, 0.05 * (high - low))
     lower.axhspan(centre - 1.3 * reach, centre + 1.3 * reach, color=SEQUENTIAL[0], linewidth=0)
     if abs(centre) < 1.3 * reach and low < 0:
         lower.axhline(0, color=RULE, linewidth=0.8)
@@ -749,9 +750,7 @@ def _colour_map(low: float, high: float) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
     name, anchors = ("seqloom-signed", DIVERGING) if low < 0 < high else ("seqloom", SEQUENTIAL)
-    colours = LinearSegmentedColormap.from_list(name, list(anchors))
-    colours.set_bad("#ffffff")
-    return colours
+    return LinearSegmentedColormap.from_list(name, list(anchors)).with_extremes(bad="#ffffff")
 
 
 def _axes(page: Any, left: float, bottom: float, width: float, height: float, *, frame: bool = False) -> Any:
@@ -791,15 +790,13 @@ def _wrapped(text: str, room: float, size: float) -> list[str]:
 
 
 def _text_size(text: str, size: float = LABEL) -> tuple[float, float]:
-    """The width and height of a text in inches."""
+    """The width and height of a text in inches; to be called within `_look`."""
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.font_manager import FontProperties
 
     if not text:
         return 0.0, 0.0
-    with _look():
-        renderer = RendererAgg(1, 1, 72)
-        width, height, _ = renderer.get_text_width_height_descent(text, FontProperties(size=size), False)
+    width, height, _ = RendererAgg(1, 1, 72).get_text_width_height_descent(text, FontProperties(size=size), False)
     if any(_char_width(char) == 2 for char in text):
         # Our font lacks these; the one that replaces it in a browser sets them a full square wide.
         width = max(width, 0.5 * size * display_width(text))

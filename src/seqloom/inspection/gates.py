@@ -95,7 +95,7 @@ def _range(quantity: str, values: np.ndarray) -> tuple[float, float]:
     if quantity.endswith("_gate"):
         return 0.0, 1.0
     # tanh stays within one; only a memory cell can grow beyond it.
-    bound = max(1.0, float(np.abs(values).max(initial=0.0)))
+    bound = max(1.0, draw.value_range(values)[1])
     return -bound, bound
 
 
@@ -105,7 +105,7 @@ def _text(views: dict[str, View], tokens: Sequence[str], width: int | None, colo
         chosen = {q: view for q, view in views.items() if q.endswith("_gate") == gates}
         if chosen:
             means = np.stack([view.values.mean(axis=1) for view in chosen.values()])
-            bound = max(float(np.abs(means).max(initial=0.0)), 0.1)
+            bound = max(float(np.abs(means[np.isfinite(means)]).max(initial=0.0)), 0.1)
             low, high = (0.0, 1.0) if gates else (-bound, bound)
             names = [QUANTITIES[quantity] for quantity in chosen]
             drawing = draw.to_terminal(means, names, tokens, colour=colour, width=width, low=low, high=high)

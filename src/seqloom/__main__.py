@@ -1,0 +1,3 @@
+from seqloom.cli.main import main
+
+main()

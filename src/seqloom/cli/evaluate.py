@@ -1,0 +1,106 @@
+"""`seqloom evaluate`: how good a model is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from seqloom.cli.output import Format
+
+
+def evaluate(
+    model: Path,
+    /,
+    *,
+    data: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    test: str | None = None,
+    format: Format = "text",
+    output: Path | None = None,
+    lowercase: Annotated[bool, Parameter(negative="")] = False,
+    tokenized: Annotated[bool, Parameter(negative="")] = False,
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
+) -> None:
+    """Measure a model on test data: BLEU, chrF, TER, exact match, by length, by phenomenon, alignment error.
+
+    Without --data the test corpora of the run's recipe are used: the first one, or the one --test names.
+
+    Parameters
+    ----------
+    model
+        A run folder, or a model folder with --data.
+    data
+        Either --data pairs.tsv (or .csv, .jsonl), or --data test.en --data test.de (line by line), or
+        --data grammar:en-es/test.
+    test
+        Name of a test corpus of the recipe, or `all`.
+    format
+        text: a report. json: one object a corpus.
+    output
+        File for the model's answers, a line each.
+    lowercase
+        Ignore case in BLEU and chrF.
+    tokenized
+        The texts are tokenised already: count the tokens as they are.
+    overrides
+        A decoding setting, such as --set beam_size=1.
+    """
+    from seqloom.cli.output import emit, output_to
+    from seqloom.predictor import Predictor
+    from seqloom.settings import apply_overrides
+    from seqloom.training.progress import Progress
+
+    corpora = chosen_corpora(model, data, test)
+    decoding = apply_overrides({}, overrides)
+    predictor = Predictor.load(model)
+    options = {"lowercase": lowercase, "tokenized": tokenized}
+    with output_to(output) as out:
+        for index, (name, corpus) in enumerate(corpora.items()):
+            with Progress(f"evaluating {name}") as progress:
+                report, answers = predictor.evaluate(
+                    corpus, name, lambda done: progress.update(0.0, f"{done:,} sentences"), options, **decoding
+                )
+            if format == "json":
+                emit(report.to_dict())
+            else:
+                print(("\n" if index else "") + report.render())
+            if output is not None:
+                out.writelines(answer + "\n" for answer in answers)
+
+
+def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict:  # type: ignore[type-arg]
+    """Name -> corpus: what --data says, else the test corpora of the run's recipe."""
+    from seqloom.errors import UserError, one_of
+    from seqloom.predictor import find_model
+    from seqloom.recipe import load_recipe
+
+    if data:
+        return {"data": corpus_from(data)}
+    run = find_model(model).parent
+    if not (run / "recipe.yaml").is_file():
+        raise UserError(f"{model}: a model folder has no test data of its own; give --data FILE")
+    recipe = load_recipe(run / "recipe.yaml")
+    corpora = recipe.data.test or {"valid": recipe.data.valid}
+    if test == "all":
+        return dict(corpora)
+    if test is not None and test not in corpora:
+        raise UserError(one_of("--test", test, [*corpora, "all"]))
+    name = test or next(iter(corpora))
+    return {name: corpora[name]}
+
+
+def corpus_from(data: tuple[str, ...]) -> object:
+    """`grammar:en-es/test`, one file with columns, or two parallel files -> a corpus."""
+    from seqloom.corpus.readers import CorpusSettings
+    from seqloom.errors import UserError
+    from seqloom.settings import validated
+
+    if len(data) == 1 and data[0].startswith("grammar:"):
+        direction, _, split = data[0].removeprefix("grammar:").partition("/")
+        return validated(CorpusSettings, {"grammar": direction, "split": split or "test"}, "--data")
+    if len(data) == 1:
+        return validated(CorpusSettings, {"file": data[0]}, "--data")
+    if len(data) == 2:
+        return validated(CorpusSettings, {"source": data[0], "target": data[1]}, "--data")
+    raise UserError(f"--data takes one file with columns or two parallel files; got {len(data)}")

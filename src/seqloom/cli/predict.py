@@ -1,0 +1,99 @@
+"""`seqloom predict`: answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from seqloom.cli.output import Format
+
+
+def predict(
+    model: Path,
+    /,
+    *texts: str,
+    input_file: Annotated[Path | None, Parameter(name="--input")] = None,
+    output: Path | None = None,
+    format: Format = "text",
+    method: Literal["greedy", "beam", "sample"] | None = None,
+    beam_size: int | None = None,
+    n_best: int | None = None,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
+) -> None:
+    """Answer texts with a trained model.
+
+    Texts come from the arguments, from --input FILE (a text a line), or from standard input (-).
+
+    Parameters
+    ----------
+    model
+        A model folder or a run folder.
+    texts
+        Texts to answer, each in quotes.
+    input_file
+        File with one text a line, may be .gz or .xz.
+    output
+        File to write to instead of standard output.
+    format
+        text: one answer a line. json: one object a line with score, tokens and their log probabilities.
+    method
+        How to search; default: as the model's recipe says.
+    beam_size
+        Width of the beam.
+    n_best
+        How many answers to give for each text.
+    temperature
+        Of sampling: below 1 is careful, above 1 adventurous.
+    top_k
+        Sample among the k likeliest symbols.
+    top_p
+        Sample among the likeliest symbols that sum to p.
+    seed
+        Of sampling.
+    overrides
+        Any other decoding setting, such as --set length_penalty=0.6.
+    """
+    import json
+    import sys
+
+    from seqloom.cli.output import output_to, read_texts
+    from seqloom.predictor import Predictor
+    from seqloom.settings import apply_overrides
+    from seqloom.training.progress import Progress
+
+    named = {
+        "method": method,
+        "beam_size": beam_size,
+        "n_best": n_best,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    decoding = {name: value for name, value in named.items() if value is not None}
+    if beam_size is not None:
+        decoding.setdefault("method", "beam")
+    decoding = apply_overrides(decoding, overrides)
+    lines = read_texts(texts, input_file)
+    predictor = Predictor.load(model)
+    with Progress("answering") as progress:
+        many = len(lines) > 100
+        report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None
+        answers = predictor.predict(lines, report, **decoding)
+    with output_to(output) as out:
+        for answer in answers:
+            if format == "json":
+                out.write(json.dumps(answer.to_dict(), ensure_ascii=False) + "\n")
+            elif answer.alternatives:
+                for one in (answer, *answer.alternatives):
+                    out.write(f"{one.score:.4f}\t{one.text}\n")
+            else:
+                out.write(answer.text + "\n")
+    if output is None:
+        sys.stdout.flush()

@@ -1,0 +1,49 @@
+"""`seqloom train`: from a recipe to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def train(
+    recipe: str,
+    /,
+    *,
+    run: Path | None = None,
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    restart: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Train a model from a recipe.
+
+    Ctrl-C saves a checkpoint; --resume goes on as if nothing had happened.
+
+    Parameters
+    ----------
+    recipe
+        Path of a YAML file, name of a shipped recipe (`seqloom list recipes`), or a run folder to resume.
+    run
+        Folder of the run; default: runs/NAME.
+    overrides
+        Change a setting of the recipe, such as --set model.cell=gru; may be repeated.
+    resume
+        Go on from the last checkpoint.
+    restart
+        Throw away what the run folder holds and begin again.
+    """
+    from seqloom.cli.output import note, strong
+    from seqloom.cli.stopping import run_to_the_end
+    from seqloom.experiment import run_folder
+    from seqloom.experiment import train as run_experiment
+
+    folder = run_folder(recipe, run)
+    model = run_to_the_end(
+        lambda: run_experiment(recipe, folder, overrides=overrides, resume=resume, restart=restart), folder
+    )
+    parameters = sum(weight.numel() for weight in model.model.parameters())
+    note(f"\nThe model is in {strong(str(folder / 'model'))} ({parameters:,} parameters). Next:")
+    note(f'  seqloom predict {folder} "some text"')
+    note(f"  seqloom evaluate {folder}")
