@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import subprocess
@@ -29,10 +30,10 @@ from seqloom.corpus.grammar import (
 from seqloom.errors import UserError
 
 UNITS = re.compile(r"(?<!\w)(?:[cdjlmnst]|qu)['’](?=\w)|(?<=\w)['’]\w+|\w+|[^\w\s]", re.IGNORECASE)
-# English words that may have no counterpart: none has been needed so far but the preposition that French absorbs.
 FRENCH_VOWELS = "aeiouyâàéèêîïôûœ"
 
 
+@functools.cache
 def split_words(text: str) -> list[str]:
     return UNITS.findall(text)
 
@@ -157,8 +158,8 @@ def test_surface_form(pairs: list[Pair]) -> None:
 
 
 def test_alignments(direction: str, pairs: list[Pair]) -> None:
-    """In range, sorted, no English word left out, and no target word but the personal "a" and French "de"."""
-    free = {"a", "al"} if direction == "en-es" else {"de", "d'"}
+    """In range, sorted, no English word left out, and no target word but the Spanish personal "a"."""
+    free = {"a"} if direction == "en-es" else set()
     for pair in pairs:
         source, target = split_words(pair.source), split_words(pair.target)
         assert pair.alignment is not None
@@ -184,20 +185,22 @@ def test_nouns_are_linked_to_their_translation(direction: str, pairs: list[Pair]
     assert checked > 10_000
 
 
+@functools.cache
+def inflected_adjectives(direction: str) -> set[str]:
+    adjectives = [lexicon.read_adjective(cells, direction[3:]) for cells in lexicon.rows(lexicon.ADJECTIVES)]
+    return {form for adjective in adjectives for form in adjective.target[1:] if form != adjective.target[0]}
+
+
 def surface_shows(tag: str, direction: str, pair: Pair) -> bool:
     """Whether the texts alone show the phenomenon."""
     source, target = split_words(pair.source), split_words(pair.target)
     links = pair.alignment or ()
-    crossing = any(i < k and j > m for i, j in links for k, m in links)
-    inflected = {
-        form
-        for cells in lexicon.rows(lexicon.ADJECTIVES)
-        for form in lexicon.read_adjective(cells, direction[3:]).target[1:]
-    }
     if tag in ("reordering", "verb_first"):
-        return crossing
+        return any(i < k and j > m for i, j in links for k, m in links)
     if tag == "agreement":
-        return bool(inflected & set(target)) or (direction == "en-fr" and bool(re.search(r"(e|s)\b", pair.target)))
+        return bool(inflected_adjectives(direction) & set(target)) or (
+            direction == "en-fr" and bool(re.search(r"(e|s)\b", pair.target))
+        )
     if tag == "clitic":
         pronouns = {"me", "you", "him", "her", "us", "them"} & set(source)
         forms = "me te lo la le nos los les" if direction == "en-es" else "me m' te t' le la l' lui nous les leur"
@@ -262,6 +265,8 @@ def test_adjectives_agree_with_their_nouns(direction: str, pairs: list[Pair]) ->
     adjectives = [lexicon.read_adjective(cells, direction[3:]) for cells in lexicon.rows(lexicon.ADJECTIVES)]
     forms: dict[str, set[tuple[bool, bool]]] = {}
     for adjective in adjectives:
+        if adjective.source == "clean":
+            continue  # limpia is a verb, too
         for index, form in enumerate(adjective.target):
             forms.setdefault(form, set()).add((index % 2 == 1, index > 1))
     checked = 0
@@ -277,10 +282,10 @@ def test_adjectives_agree_with_their_nouns(direction: str, pairs: list[Pair]) ->
 
 def test_french_spelling(corpora: dict[str, dict[str, list[Pair]]]) -> None:
     for pair in itertools.chain.from_iterable(corpora["en-fr"].values()):
+        assert not re.search(rf"\b(le|la|ne|me|te|de|je|que|ce|ma|ta|sa) [{FRENCH_VOWELS}]", pair.target), pair
         assert not re.search(
-            rf"\b(le|la|ne|me|te|de|je|que|ce|ma|ta|sa|beau|nouveau) [{FRENCH_VOWELS}]", pair.target
+            r"\b(le|la|de|ce|ma|sa|nouveau|beau) (homme|hôpital|horloge|histoire|étudiant|ami|âne)\b", pair.target
         ), pair
-        assert not re.search(r"\b(le|la|de|ce|ma|sa) (homme|hôpital|horloge|histoire)", pair.target), pair
         assert not re.search(r"\b(de|à) les?\b", pair.target), pair
         assert not re.search(r"(l'|d'|cet )hibou", pair.target), pair
         assert not re.search(r"['](?![aeiouyhâàéèêîïôûœ])", pair.target), pair
@@ -344,7 +349,7 @@ def test_combinators_shift_links(first: Phrase, second: Phrase) -> None:
 
 
 def test_errors_name_the_choices() -> None:
-    with pytest.raises(UserError, match="data grammar must be one of en-es, en-fr; got 'en-ed' .did you mean"):
+    with pytest.raises(UserError, match=r"data grammar must be one of en-es, en-fr; got 'en-ed' .did you mean"):
         generate("en-ed", "train")
-    with pytest.raises(UserError, match="data split must be one of .*; got 'tets' .did you mean 'test'"):
+    with pytest.raises(UserError, match=r"data split must be one of .*; got 'tets' .did you mean 'test'"):
         generate("en-es", "tets")

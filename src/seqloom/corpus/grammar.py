@@ -89,9 +89,12 @@ EMPTY = Phrase((), ())
 
 
 def lexical(source: str, target: str) -> Phrase:
-    """A phrase taken whole from the lexicon: every target word stands for all of its English words."""
+    """A phrase taken from the lexicon: linked word by word, or as a whole when the numbers of words differ."""
     words = tuple([Word(text) for text in source.split()])
-    return Phrase(words, tuple([(text, words) for text in target.split()]))
+    texts = target.split()
+    if len(words) == len(texts):
+        return Phrase(words, tuple([(text, (word,)) for text, word in zip(texts, words, strict=True)]))
+    return Phrase(words, tuple([(text, words) for text in texts]))
 
 
 def straight(*parts: Phrase) -> Phrase:
@@ -214,7 +217,7 @@ SUBJECT_PRONOUNS = {
     "they": ("ellos", "ils", Agreement(4, False)),
 }
 THIRD_PERSONS = ("he", "she", "they")
-PAST_PRONOUNS = ("i", "i", "i", "we", "we", "we", "he", "she", "they")  # one rarely tells you what you did
+PAST_PRONOUNS = ("i", "i", "i", "we", "we", "we", "we", "he", "she", "they")  # one rarely tells you what you did
 # English: Spanish direct, indirect; French direct, indirect; agreement
 OBJECT_PRONOUNS = {
     "me": ("me", "me", "me", "me", Agreement(0, False)),
@@ -271,7 +274,11 @@ class Grammar:
         self.all_nouns = [lexicon.read_noun(cells, self.language) for cells in rows(lexicon.NOUNS)]
         self.noun_lists: dict[tuple[str, ...], list[Noun]] = {}
         adjectives = [lexicon.read_adjective(cells, self.language) for cells in rows(lexicon.ADJECTIVES)]
-        self.adjectives = {noun: [one for one in adjectives if one.kinds & noun.kinds] for noun in self.all_nouns}
+        common = {"person", "animal", "thing"}  # an adjective that fits few nouns counts thrice: no word should be rare
+        self.adjectives = {
+            noun: [one for one in adjectives if one.kinds & noun.kinds for _ in range(1 if one.kinds & common else 3)]
+            for noun in self.all_nouns
+        }
         shares = [(cells[0].split(), cells[self.column].split(), int(cells[3])) for cells in rows(lexicon.DETERMINERS)]
         self.determiners = {
             (plural, definite, owned): [
@@ -300,8 +307,8 @@ class Grammar:
         }
         self.periods = [(cells[0].split(), cells[self.column].split(", ")) for cells in rows(lexicon.PERIODS)]
         self.manners = [(cells[0], cells[self.column]) for cells in rows(lexicon.MANNERS)]
-        every_verb = self.transitive + self.activities + self.giving + self.motion
-        actions = [verb for verb in every_verb if verb not in self.motion or verb.base in self.goals] + 3 * [self.hit]
+        goers = [verb for verb in self.motion if verb.base in self.goals]
+        actions = self.transitive + self.activities + self.giving + 2 * goers + 3 * [self.hit]
         self.actions = {
             kind: [verb for verb in actions if kind in verb.subjects or (verb is self.hit and kind == "person")]
             for kind in ("person", "animal")
@@ -381,7 +388,7 @@ class Grammar:
         else:
             phrase = straight(self.determiner(noun, plural, definite), group)
         definite = phrase.source[0].text in lexicon.DEFINITE
-        if not bare and self.chance(0.16) and self.can_be_relative(noun):
+        if not bare and self.chance(0.18) and self.can_be_relative(noun):
             phrase = straight(phrase, self.relative(noun, plural)).tagged("relative")
         personal = "person" in noun.kinds or ("animal" in noun.kinds and definite)
         return Nominal(phrase, Agreement(4 if plural else 2, noun.feminine), personal)
@@ -398,7 +405,7 @@ class Grammar:
 
     def subject(self, kind: str, pronouns: Sequence[str], definite: bool = False, bare: bool = False) -> Nominal:
         """A pronoun, two people, or a noun phrase."""
-        if pronouns and self.chance(0.45):
+        if pronouns and self.chance(0.55):
             source = self.pick(pronouns)
             spanish, french, agreement = SUBJECT_PRONOUNS[source]
             return Nominal(self.tell(source, spanish, french), agreement)
@@ -419,12 +426,6 @@ class Grammar:
         if not definite and not bare and self.chance(0.09):
             phrases = [self.accusative(self.noun_phrase(kinds, definite, True)) for _ in range(2)]
         return phrases[0] if len(phrases) == 1 else self.both(*phrases)
-
-    def instrument(self) -> Phrase:
-        """Played the guitar: in French, of the guitar."""
-        noun = self.pick(self.nouns(("music",)))
-        phrase = straight(self.determiner(noun, False, True), self.noun_group(noun, False, self.some_adjectives(noun)))
-        return phrase if self.spanish else straight(Phrase((), (("de", ()),)), phrase)
 
     def accusative(self, nominal: Nominal) -> Phrase:
         """Spanish people are seen with the personal "a", and so are animals one knows."""
@@ -545,6 +546,8 @@ class Grammar:
             return self.hitting(subject, tense, negative, pie=self.chance(0.5))
         if verb in self.giving:
             return self.giving_phrase(verb, subject, tense, negative)
+        if verb.objects == ("music",):
+            return self.playing(verb, subject, tense, negative)
         if verb in self.motion:
             return self.going(verb, subject, tense, negative)
         if verb in self.activities:
@@ -555,10 +558,8 @@ class Grammar:
         if "person" in verb.objects and self.chance(0.5):
             phrase = self.with_pronoun(verb, subject, tense, negative, indirect=False)
         else:
-            phrase = straight(
-                self.predicate(verb, subject, tense, negative),
-                self.instrument() if verb.objects == ("music",) else self.direct_object(verb.objects, negative, bare),
-            )
+            done_to = self.direct_object(verb.objects, definite=negative, bare=bare)
+            phrase = straight(self.predicate(verb, subject, tense, negative), done_to)
         if verb.base in WITH_MANNER and self.chance(0.15):
             return straight(phrase, lexical(*self.pick(self.manners)))
         if ("person" in verb.objects or verb.base in SOMEWHERE) and self.chance(0.17):
@@ -588,6 +589,14 @@ class Grammar:
             tail=tail,
             preceding_object=None if indirect else forms[4],
         )
+
+    def playing(self, verb: Verb, subject: Nominal, tense: str, negative: bool) -> Phrase:
+        """Played the guitar: in French, of the guitar."""
+        noun = self.pick(self.nouns(("music",)))
+        played = self.predicate(verb, subject, tense, negative)
+        of = EMPTY if self.spanish else Phrase((), (("de", played.source[-1:]),))
+        instrument = self.noun_group(noun, False, self.some_adjectives(noun))
+        return straight(played, of, self.determiner(noun, False, True), instrument)
 
     def hitting(self, subject: Nominal, tense: str, negative: bool, pie: bool, pronoun: str = "") -> Phrase:
         """With an umbrella both languages say what English says; for a pie, French has a verb of its own."""
@@ -621,7 +630,9 @@ class Grammar:
         """She returned to the castle; she entered the castle (in Spanish and French: into it)."""
         source, target, kinds = self.goals[verb.base]
         goal = self.noun_phrase(kinds, definite=True, bare=True).phrase
-        return straight(self.predicate(verb, subject, tense, negative), lexical(source, target), goal)
+        gone = self.predicate(verb, subject, tense, negative)
+        preposition = lexical(source, target) if source else Phrase((), ((target, gone.source[-1:]),))
+        return straight(gone, preposition, goal)
 
     def can_be_relative(self, noun: Noun) -> bool:
         return bool(self.makers[noun] or noun.kinds & {"person", "animal"})
@@ -692,12 +703,12 @@ class Grammar:
     def state(self, tense: str, negative: bool, bare: bool = False) -> Phrase:
         """The houses are white."""
         noun = self.pick(self.all_nouns)
-        while not self.adjectives[noun]:
+        while len(self.adjectives[noun]) < 2:
             noun = self.pick(self.all_nouns)
         plural = noun.countable and self.chance(0.4)
         subject = straight(self.determiner(noun, plural, True), lexical(noun.source[plural], noun.target[plural]))
         agreement = Agreement(4 if plural else 2, noun.feminine)
-        adjective = self.pick(self.adjectives[noun])
+        adjective = self.pick([one for one in self.adjectives[noun] if one.source != "new"])  # neuf or nouveau?
         if "person" in noun.kinds and self.chance(0.25):
             pronoun = self.pick(THIRD_PERSONS)
             spanish, french, agreement = SUBJECT_PRONOUNS[pronoun]

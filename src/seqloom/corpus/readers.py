@@ -7,6 +7,7 @@ the line; whoever wants to see every fault (the data doctor) passes `complain` a
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import hashlib
 import io
@@ -15,7 +16,7 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
@@ -27,6 +28,7 @@ from seqloom.errors import DataError, UserError, did_you_mean
 from seqloom.settings import Settings, expand_variables
 
 MAX_LINE_BYTES = 1_000_000
+MOST_KEPT_PAIRS = 50_000
 FORMATS = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 COMPRESSIONS = (".gz", ".xz")
 
@@ -220,11 +222,23 @@ def open_lines(path: str) -> Iterator[tuple[int, str]]:
 # --- one reader per kind -------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=8)
+def _kept_pairs(direction: str, split: str, size: int | None) -> tuple[Pair, ...]:
+    """A small corpus of the grammar is made once and kept: it is read again for every tokenizer and shard."""
+    from seqloom.corpus.grammar import generate
+
+    return tuple(generate(direction, split, size))
+
+
 def _read_grammar(settings: CorpusSettings) -> Iterator[Located]:
     from seqloom.corpus.grammar import generate
 
     direction, split = str(settings.grammar), str(settings.split)
-    for number, pair in enumerate(generate(direction, split, settings.size), start=1):
+    if (settings.size or 0) <= MOST_KEPT_PAIRS:
+        pairs: Iterable[Pair] = _kept_pairs(direction, split, settings.size)
+    else:
+        pairs = generate(direction, split, settings.size)
+    for number, pair in enumerate(pairs, start=1):
         yield Located(f"grammar:{direction}/{split}", number, pair)
 
 

@@ -95,7 +95,7 @@ def beam_search(
                 )
             )
 
-        going = ends.int().sort(-1, stable=True).indices[:, :width]  # the best that have not ended, in their order
+        going = ends.int().sort(dim=-1, stable=True).indices[:, :width]  # the best that have not ended, in their order
         totals = best.gather(1, going).masked_fill(ends.gather(1, going), float("-inf"))
         parents, symbols = parents.gather(1, going), symbols.gather(1, going)
         stay = torch.tensor(

@@ -27,6 +27,7 @@ from seqloom.models import MODELS
 from seqloom.text.special import EOS, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.text.words import split_words
+from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
 
 VALIDATION_TOKENS = 4096
@@ -257,7 +258,7 @@ class TranslationWork:
     def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
         return self.task.loss(model, batch, self.settings)
 
-    def validate(self, model: nn.Module) -> tuple[dict[str, float], list[dict[str, str]]]:
+    def validate(self, model: nn.Module) -> Validation:
         total = tokens = 0.0
         with torch.inference_mode():
             for indices in self.valid_batches:
@@ -273,7 +274,7 @@ class TranslationWork:
             metrics |= corpus_scores(hypotheses, [pair.target for pair in self.pairs], self._metrics())
             for pair, said in list(zip(self.pairs, hypotheses, strict=True))[: self.settings.samples]:
                 samples.append({"source": pair.source, "reference": pair.target, "answer": said})
-        return metrics, samples
+        return Validation(metrics, samples)
 
     def _metrics(self) -> tuple[str, ...]:
         wanted = self.settings.metric
