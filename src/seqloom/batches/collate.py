@@ -50,7 +50,7 @@ class PairBatch(SourceBatch):
 def collate_sources(sources: Sequence[Ids]) -> SourceBatch:
     """Encoded sentences -> what an encoder reads: EOS appended, padded, lengths kept."""
     with_end = [[*row, EOS_ID] for row in sources]
-    return SourceBatch(padded(with_end), torch.tensor([len(row) for row in with_end]))
+    return SourceBatch(padded(with_end), torch.tensor([len(row) for row in with_end], dtype=torch.long))
 
 
 def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> PairBatch:
@@ -65,5 +65,5 @@ def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> PairBatch:
         source_lengths=source.source_lengths,
         target_in=padded([[BOS_ID, *row] for row in targets]),
         target_out=padded([[*row, EOS_ID] for row in targets]),
-        target_lengths=torch.tensor([len(row) + 1 for row in targets]),
+        target_lengths=torch.tensor([len(row) + 1 for row in targets], dtype=torch.long),
     )

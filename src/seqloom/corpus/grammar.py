@@ -90,6 +90,9 @@ EMPTY = Phrase((), ())
 
 def lexical(source: str, target: str) -> Phrase:
     """A phrase taken from the lexicon: linked word by word, or as a whole when the numbers of words differ."""
+    if " " not in source and " " not in target and source and target:  # the usual case, made fast
+        word = (Word(source),)
+        return Phrase(word, ((target, word),))
     words = tuple([Word(text) for text in source.split()])
     texts = target.split()
     if len(words) == len(texts):
@@ -216,8 +219,8 @@ SUBJECT_PRONOUNS = {
     "she": ("ella", "elle", Agreement(2, True)),
     "they": ("ellos", "ils", Agreement(4, False)),
 }
-THIRD_PERSONS = ("he", "she", "they")
-PAST_PRONOUNS = ("i", "i", "i", "we", "we", "we", "we", "he", "she", "they")  # one rarely tells you what you did
+THIRD_PERSONS = ("he", "she", "they", "they")
+PAST_PRONOUNS = ("i", "i", "i", "i", "we", "we", "we", "we", "he", "she", "they")  # one rarely tells you what you did
 # English: Spanish direct, indirect; French direct, indirect; agreement
 OBJECT_PRONOUNS = {
     "me": ("me", "me", "me", "me", Agreement(0, False)),
@@ -244,7 +247,7 @@ BE = {
     ("être", PAST): ("était", "étaient"),
 }
 WITH_MANNER = {"walk", "work", "speak", "eat", "drink", "read", "write", "paint", "draw", "wash", "clean", "prepare"}
-IN_RELATIVES = {"buy", "find", "see", "look"}
+IN_RELATIVES = {"buy", "find", "see"}
 SOMEWHERE = {"buy", "sell", "find", "lose", "steal", "read", "eat", "drink"}
 WHERE = {"sleep", "sing", "dance", "work", "study", "play"}
 OWNABLE = {"own", "thing", "food", "drink"}
@@ -378,17 +381,20 @@ class Grammar:
             return [first] + [second for second in [self.pick(fitting)] if not second.before_noun]
         return [first]
 
-    def noun_phrase(self, kinds: Sequence[str], definite: bool = False, bare: bool = False) -> Nominal:
+    def noun_phrase(
+        self, kinds: Sequence[str], definite: bool = False, bare: bool = False, singular: bool = False
+    ) -> Nominal:
         """A noun with determiner, perhaps adjectives, perhaps (unless bare) a relative clause."""
         noun = self.pick(self.nouns(kinds))
-        plural = noun.countable and self.chance(0.2 if "place" in noun.kinds else 0.37)
+        plural = noun.countable and not singular and self.chance(0.2 if "place" in noun.kinds else 0.37)
         group = self.noun_group(noun, plural, self.some_adjectives(noun))
-        if not noun.kinds & {"person", "animal"} and self.chance(0.07):
+        animate = bool(noun.kinds & {"person", "animal"})
+        if not animate and self.chance(0.07):
             phrase = self.genitive(noun, plural, group)
         else:
             phrase = straight(self.determiner(noun, plural, definite), group)
         definite = phrase.source[0].text in lexicon.DEFINITE
-        if not bare and self.chance(0.18) and self.can_be_relative(noun):
+        if not bare and self.chance(0.15 if animate else 0.3) and self.can_be_relative(noun):
             phrase = straight(phrase, self.relative(noun, plural)).tagged("relative")
         personal = "person" in noun.kinds or ("animal" in noun.kinds and definite)
         return Nominal(phrase, Agreement(4 if plural else 2, noun.feminine), personal)
@@ -405,7 +411,7 @@ class Grammar:
 
     def subject(self, kind: str, pronouns: Sequence[str], definite: bool = False, bare: bool = False) -> Nominal:
         """A pronoun, two people, or a noun phrase."""
-        if pronouns and self.chance(0.55):
+        if pronouns and self.chance(0.6):
             source = self.pick(pronouns)
             spanish, french, agreement = SUBJECT_PRONOUNS[source]
             return Nominal(self.tell(source, spanish, french), agreement)
@@ -560,6 +566,8 @@ class Grammar:
         else:
             done_to = self.direct_object(verb.objects, definite=negative, bare=bare)
             phrase = straight(self.predicate(verb, subject, tense, negative), done_to)
+        if "relative" in phrase.tags:
+            return phrase  # what followed would seem to belong to the relative clause
         if verb.base in WITH_MANNER and self.chance(0.15):
             return straight(phrase, lexical(*self.pick(self.manners)))
         if ("person" in verb.objects or verb.base in SOMEWHERE) and self.chance(0.17):
@@ -629,7 +637,7 @@ class Grammar:
     def going(self, verb: Verb, subject: Nominal, tense: str, negative: bool) -> Phrase:
         """She returned to the castle; she entered the castle (in Spanish and French: into it)."""
         source, target, kinds = self.goals[verb.base]
-        goal = self.noun_phrase(kinds, definite=True, bare=True).phrase
+        goal = self.noun_phrase(kinds, definite=True, bare=True, singular=True).phrase
         gone = self.predicate(verb, subject, tense, negative)
         preposition = lexical(source, target) if source else Phrase((), ((target, gone.source[-1:]),))
         return straight(gone, preposition, goal)
@@ -765,7 +773,7 @@ class Grammar:
 
     def tense(self) -> str:
         dice = self.random()
-        return PAST if dice < 0.58 else PRESENT if dice < 0.85 else self.pick(tuple(MODALS))
+        return PAST if dice < 0.60 else PRESENT if dice < 0.86 else self.pick((*MODALS, "going to"))
 
     def time(self, tense: str) -> Phrase:
         """Yesterday, last week, two weeks ago."""
@@ -790,7 +798,7 @@ class Grammar:
         if dice < 0.08:
             return straight(self.time(tense), self.clause(tense, timed=True))
         if dice < 0.18:
-            return straight(self.clause(tense, timed=True, followed=True), self.time(tense))
+            return straight(self.clause(tense, timed=True, followed=True, bare=True), self.time(tense))
         return self.clause(tense)
 
     def shared_subject(self) -> Phrase:

@@ -132,7 +132,7 @@ museum | un museo | un musée | place inside building goal
 theater | un teatro | un théâtre | place inside building goal
 restaurant | un restaurante | un restaurant | place inside building goal
 station | una estación | une gare | place inside building goal
-farm | una granja | une ferme | place inside building goal own
+farm | una granja | une ferme | place building goal own
 office | una oficina | un bureau | place inside goal own
 kitchen | una cocina | une cuisine | place inside own
 garden | un jardín | un jardin | place inside own

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import PairBatch, SourceBatch
 from seqloom.nn.attention import SCORES, Attended, attend
 from seqloom.nn.cells import State
-from seqloom.nn.embeddings import symbol_embedding
+from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.nn.recurrent import RecurrentStack, Watch
 from seqloom.settings import Settings
@@ -83,12 +83,12 @@ class RecurrentTranslator(nn.Module):
     def __init__(self, settings: RecurrentTranslatorSettings, *, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         s = self.settings = settings
-        self.source_embedding = symbol_embedding(source_symbols, s.embedding_size)
+        self.source_embedding = SymbolEmbedding(source_symbols, s.embedding_size)
         if s.share_embeddings:
             assert source_symbols == target_symbols, "checked where the recipe is read"
             self.target_embedding = self.source_embedding
         else:
-            self.target_embedding = symbol_embedding(target_symbols, s.embedding_size)
+            self.target_embedding = SymbolEmbedding(target_symbols, s.embedding_size)
         self.encoder = RecurrentStack(
             cell=s.cell,
             input_size=s.embedding_size,
@@ -132,10 +132,14 @@ class RecurrentTranslator(nn.Module):
         return Memory(values, keys, mask, finals[-1].hidden), finals
 
     def start(self, batch: SourceBatch, trace: Any = None) -> DecoderState:
-        """Read the source; the decoder's layers start from the encoder's last states (the top one serves any rest)."""
+        """Read the source; the decoder's layers start from the encoder's last states.
+
+        Of a deeper encoder the top ones are taken; for a deeper decoder the topmost serves the rest.
+        """
         memory, finals = self.encode(batch, trace)
         num_layers = self.settings.decoder_layers
-        layers = tuple(finals[min(index, len(finals) - 1)] for index in range(num_layers))
+        top = finals[-num_layers:]
+        layers = tuple(top[min(index, len(top) - 1)] for index in range(num_layers))
         fed = memory.values.new_zeros(len(batch), self.settings.features_size) if self.settings.input_feeding else None
         return DecoderState(layers, fed, memory)
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from torch import nn
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
-def symbol_embedding(num_symbols: int, size: int, padding_id: int = 0) -> nn.Embedding:
-    """Rows of unit expected length, so that a tied output layer starts with logits of about unit size; padding is zero."""
-    table = nn.Embedding(num_symbols, size, padding_idx=padding_id)
-    nn.init.normal_(table.weight, std=size**-0.5)
-    table.weight.data[padding_id].zero_()
-    return table
+class SymbolEmbedding(nn.Module):
+    """(…) symbols -> (…, size) vectors.
+
+    Rows are kept at unit expected length, so that an output layer tied to them starts with logits of about unit size;
+    what is given out is scaled up by the square root of the size, so that each component has about unit variance
+    (Vaswani et al. 2017, section 3.4). Padding is zero.
+    """
+
+    def __init__(self, num_symbols: int, size: int, padding_id: int = 0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.normal_(Tensor(num_symbols, size), std=size**-0.5))
+        self.padding_id, self.scale = padding_id, math.sqrt(size)
+        self.weight.data[padding_id].zero_()
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        return F.embedding(symbols, self.weight, self.padding_id) * self.scale

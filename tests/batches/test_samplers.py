@@ -1,0 +1,111 @@
+"""Every example once an epoch, within budget, in an order that only seed and epoch decide."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from seqloom.batches import samplers
+from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
+
+quick = settings(deadline=None, max_examples=50)
+lengths_of_pairs = st.integers(0, 53).flatmap(lambda n: arrays(np.int64, (n, 2), elements=st.integers(1, 29)))
+
+
+def captions(count: int, seed: int = 5) -> np.ndarray:
+    """Lengths of both sides as in image captions: 4 to 40 words, the sides alike but not equal; end symbol included."""
+    random = np.random.default_rng(seed)
+    source = np.clip(random.normal(13, 4, count), 4, 40)
+    target = np.clip(source * random.normal(1.0, 0.15, count) + 1, 3, 44)
+    return np.stack([source, target], 1).astype(np.int64) + 1
+
+
+@quick
+@given(lengths_of_pairs, st.integers(8, 97), st.integers(0, 2**63 - 1), st.one_of(st.none(), st.integers(2, 31)))
+def test_every_kept_example_once_and_within_budget(
+    lengths: np.ndarray, budget: int, seed: int, max_length: int | None
+) -> None:
+    sampler = BucketSampler(lengths, batch_tokens=budget, seed=seed, max_length=max_length)
+    limit = budget if max_length is None else min(budget, max_length)
+    kept = [i for i, pair in enumerate(lengths.tolist()) if max(pair) <= limit and min(pair) > 1]
+    assert sampler.examples.tolist() == kept
+    assert sampler.num_dropped == len(lengths) - len(kept)
+    for epoch in (0, 3):
+        batches = sampler.epoch(epoch)
+        assert sorted(i for batch in batches for i in batch) == kept
+        for batch in batches:
+            assert len(batch) > 0
+            assert len(batch) * lengths[batch].max() <= budget
+
+
+@quick
+@given(lengths_of_pairs, st.integers(0, 100), st.integers(0, 9))
+def test_an_epoch_is_a_function_of_seed_and_epoch(lengths: np.ndarray, seed: int, epoch: int) -> None:
+    one, two = (BucketSampler(lengths, batch_tokens=61, seed=seed).epoch(epoch) for _ in range(2))
+    assert [batch.tolist() for batch in one] == [batch.tolist() for batch in two]
+
+
+def test_epochs_and_seeds_differ() -> None:
+    lengths = captions(211)
+
+    def order(seed: int, epoch: int) -> list[int]:
+        return [i for b in BucketSampler(lengths, batch_tokens=199, seed=seed).epoch(epoch) for i in b.tolist()]
+
+    orders = [order(seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
+    assert all(a != b for i, a in enumerate(orders) for b in orders[i + 1 :])
+
+
+@pytest.mark.parametrize("pool_batches", [1, 64])
+def test_resuming_from_any_position_yields_exactly_the_tail(
+    pool_batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samplers, "POOL_BATCHES", pool_batches)
+    sampler = BucketSampler(captions(67), batch_tokens=83, seed=7)
+    first, second = len(sampler.epoch(0)), len(sampler.epoch(1))
+    whole = [(position, batch.tolist()) for position, batch in islice(sampler.batches_from(Position()), first + second)]
+    assert [batch for _, batch in whole] == [b.tolist() for epoch in (0, 1) for b in sampler.epoch(epoch)]
+    assert [position for position, _ in whole][first - 1] == Position(1, 0)
+    assert whole[-1][0] == Position(2, 0)
+    fresh = BucketSampler(captions(67), batch_tokens=83, seed=7)
+    for done, (position, _) in enumerate(whole[:-1], 1):
+        rest = islice(fresh.batches_from(position), len(whole) - done)
+        assert [(p, b.tolist()) for p, b in rest] == whole[done:]
+
+
+def test_little_padding_on_captions() -> None:
+    lengths = captions(29_000)
+    batches = BucketSampler(lengths, batch_tokens=2_048, seed=3).epoch(0)
+    assert padding_share(batches, lengths[:, 1]) < 0.03  # the side that decides, and that the output layer pays for
+    assert np.mean([padding_share(batches, lengths[:, side]) for side in (0, 1)]) < 0.10
+    unsorted = np.array_split(np.arange(len(lengths)), len(batches))
+    assert padding_share(unsorted, lengths[:, 1]) > 0.3
+
+
+def test_padding_share_by_hand() -> None:
+    lengths = np.array([2, 4, 3])
+    assert padding_share([np.array([0, 1]), np.array([2])], lengths) == pytest.approx(1 - 9 / 11)
+    assert padding_share([np.array([2])], lengths) == 0
+
+
+def test_nothing_to_sample() -> None:
+    sampler = BucketSampler(np.ones((5, 2), np.int64), batch_tokens=31, seed=0)
+    assert sampler.num_dropped == 5
+    assert sampler.epoch(0) == []
+    assert BucketSampler(np.empty((0, 2), np.int64), batch_tokens=31, seed=0).epoch(0) == []
+
+
+@quick
+@given(arrays(np.int64, st.integers(0, 53), elements=st.integers(0, 97)), st.integers(1, 61))
+def test_sorted_batches_cover_everything_once(lengths: np.ndarray, budget: int) -> None:
+    batches = sorted_batches(lengths, budget)
+    flat = [i for batch in batches for i in batch.tolist()]
+    assert sorted(flat) == list(range(len(lengths)))
+    assert lengths[flat].tolist() == sorted(lengths.tolist(), reverse=True)
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
+    assert all(a < b for a, b in zip(flat, flat[1:], strict=False) if lengths[a] == lengths[b])

@@ -1,0 +1,130 @@
+"""The projected loss equals the plain one, in value and in every gradient, wherever the rows are cut."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from seqloom import losses
+from seqloom.losses import ROWS_AT_A_TIME, plain_cross_entropy, projected_cross_entropy
+
+SYMBOLS, SIZE = 13, 5
+
+
+def case(rows: int, bias: bool = True, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    torch.manual_seed(31)
+    features = torch.randn(rows, SIZE, dtype=dtype, requires_grad=True)
+    weight = torch.randn(SYMBOLS, SIZE, dtype=dtype, requires_grad=True)
+    offset = torch.randn(SYMBOLS, dtype=dtype, requires_grad=True) if bias else None
+    return features, weight, offset, torch.randint(SYMBOLS, (rows,))
+
+
+def test_plain_by_hand() -> None:
+    """Two symbols, logits 0 and log 3: probabilities 1/4 and 3/4."""
+    features, weight = torch.ones(1, 1), torch.tensor([[0.0], [math.log(3)]])
+    for smoothing in (0.0, 0.2):
+        for loss_of in (plain_cross_entropy, projected_cross_entropy):
+            loss, nll = loss_of(features, weight, None, torch.tensor([1]), smoothing)
+            likely, unlikely = -math.log(0.75), -math.log(0.25)
+            assert nll.item() == pytest.approx(likely)
+            assert loss.item() == pytest.approx((1 - smoothing / 2) * likely + smoothing / 2 * unlikely)
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS_AT_A_TIME - 1, ROWS_AT_A_TIME, ROWS_AT_A_TIME + 1, 2 * ROWS_AT_A_TIME + 3])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+def test_projected_equals_plain(rows: int, smoothing: float, bias: bool) -> None:
+    features, weight, offset, targets = case(rows, bias)
+    leaves = [features, weight] if offset is None else [features, weight, offset]
+    plain = plain_cross_entropy(features, weight, offset, targets, smoothing)
+    projected = projected_cross_entropy(features, weight, offset, targets, smoothing)
+    torch.testing.assert_close(tuple(projected), tuple(plain))
+    factor = 0.7  # backward must scale what forward kept
+    torch.testing.assert_close(
+        torch.autograd.grad(factor * projected.loss, leaves), torch.autograd.grad(factor * plain.loss, leaves)
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(rows=st.integers(0, 23), chunk=st.integers(1, 11), smoothing=st.floats(0, 0.9))
+def test_wherever_rows_are_cut(rows: int, chunk: int, smoothing: float) -> None:
+    features, weight, offset, targets = case(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "ROWS_AT_A_TIME", chunk)
+        projected = projected_cross_entropy(features, weight, offset, targets, smoothing)
+    plain = plain_cross_entropy(features, weight, offset, targets, smoothing)
+    torch.testing.assert_close(tuple(projected), tuple(plain))
+    leaves = (features, weight, offset)
+    torch.testing.assert_close(torch.autograd.grad(projected.loss, leaves), torch.autograd.grad(plain.loss, leaves))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_by_differences(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "ROWS_AT_A_TIME", 2)
+    features, weight, offset, targets = case(3)
+
+    def loss(features: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
+        return projected_cross_entropy(features, weight, offset, targets, smoothing).loss
+
+    assert torch.autograd.gradcheck(loss, (features, weight, offset))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_tied_weight_gathers_both_gradients(smoothing: float) -> None:
+    """The output layer's weight is also the embedding the features are made of."""
+    _, weight, offset, targets = case(7)
+    symbols = torch.tensor([1, 2, 3, 1, 5, 8, 1])
+
+    def grads(loss_of) -> tuple[Tensor, ...]:  # type: ignore[no-untyped-def]
+        features = F.embedding(symbols, weight).tanh()
+        return torch.autograd.grad(loss_of(features, weight, offset, targets, smoothing).loss, (weight, offset))
+
+    torch.testing.assert_close(grads(projected_cross_entropy), grads(plain_cross_entropy))
+
+
+@pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True)])
+def test_only_the_asked_for_gradient(wanted: tuple[bool, bool, bool]) -> None:
+    *leaves, targets = case(7)
+    leaves = [leaf.detach().requires_grad_(want) for leaf, want in zip(leaves, wanted, strict=True)]
+    asked = [leaf for leaf in leaves if leaf.requires_grad]
+    torch.testing.assert_close(
+        torch.autograd.grad(projected_cross_entropy(*leaves, targets, 0.1).loss, asked),
+        torch.autograd.grad(plain_cross_entropy(*leaves, targets, 0.1).loss, asked),
+    )
+
+
+def test_without_gradients_and_with_rows_that_are_not_contiguous() -> None:
+    features, weight, offset, targets = case(7)
+    with torch.no_grad():
+        loss, _ = projected_cross_entropy(features, weight, offset, targets)
+        assert not loss.requires_grad
+    turned = features.detach().T.contiguous().T.requires_grad_()
+    other = projected_cross_entropy(turned, weight, offset, targets)
+    torch.testing.assert_close(other.loss.detach(), loss)
+    torch.testing.assert_close(
+        torch.autograd.grad(other.loss, turned),
+        torch.autograd.grad(plain_cross_entropy(features, weight, offset, targets).loss, features),
+    )
+
+
+@pytest.mark.parametrize("loss_of", [plain_cross_entropy, projected_cross_entropy])
+def test_nll_knows_no_smoothing_and_no_gradient(loss_of) -> None:  # type: ignore[no-untyped-def]
+    features, weight, offset, targets = case(7)
+    smooth, sharp = (loss_of(features, weight, offset, targets, smoothing) for smoothing in (0.1, 0.0))
+    torch.testing.assert_close(smooth.nll, sharp.nll)
+    torch.testing.assert_close(sharp.nll, sharp.loss.detach())
+    assert abs(smooth.loss - smooth.nll) > 1e-3
+    assert not smooth.nll.requires_grad
+
+
+def test_huge_logits_stay_finite() -> None:
+    features, weight = torch.tensor([[1e4]], requires_grad=True), torch.tensor([[1.0], [-1.0]])
+    loss, nll = projected_cross_entropy(features, weight, None, torch.tensor([1]), 0.1)
+    assert nll.item() == pytest.approx(2e4)
+    assert torch.autograd.grad(loss, features)[0].isfinite().all()
