@@ -17,7 +17,9 @@ from seqloom.losses import ROWS_AT_A_TIME, plain_cross_entropy, projected_cross_
 SYMBOLS, SIZE = 13, 5
 
 
-def case(rows: int, bias: bool = True, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+def case(
+    rows: int, bias: bool = True, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     torch.manual_seed(31)
     features = torch.randn(rows, SIZE, dtype=dtype, requires_grad=True)
     weight = torch.randn(SYMBOLS, SIZE, dtype=dtype, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Writing so that nothing is lost: aside first, onto the disk, then renamed. A reader sees the old file or the new one."""
+"""Writing so that nothing is lost: aside first, onto the disk, then renamed. A reader sees the old or the new."""
 
 from __future__ import annotations
 

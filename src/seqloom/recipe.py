@@ -14,7 +14,7 @@ from seqloom.corpus.readers import CorpusSettings
 from seqloom.decoding.steps import DecodingSettings
 from seqloom.errors import RecipeError, UserError, one_of
 from seqloom.models import MODELS
-from seqloom.settings import Settings, apply_overrides, check, read_yaml
+from seqloom.settings import ModelSettings, Settings, apply_overrides, check, read_yaml
 from seqloom.text.tokenizers import TextSettings
 from seqloom.training.settings import TrainingSettings
 
@@ -30,7 +30,11 @@ class DataSettings(Settings):
     @classmethod
     def _one_or_many(cls, values: Any) -> Any:
         test = values.get("test") if isinstance(values, Mapping) else None
-        if isinstance(test, Mapping) and test and not all(isinstance(v, Mapping | CorpusSettings) for v in test.values()):
+        if (
+            isinstance(test, Mapping)
+            and test
+            and not all(isinstance(v, Mapping | CorpusSettings) for v in test.values())
+        ):
             return {**values, "test": {"test": test}}
         return values
 
@@ -46,7 +50,7 @@ class Recipe(Settings):
     seed: int = Field(1, ge=0, lt=2**63)
     data: DataSettings
     text: TextSettings = TextSettings()
-    model: SerializeAsAny[Settings]
+    model: SerializeAsAny[ModelSettings]
     training: TrainingSettings
     decoding: DecodingSettings = DecodingSettings()
 
@@ -55,7 +59,7 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     """Plain values -> a checked recipe, or one error with every problem in it."""
     given = values.get("model", {})
     problems: list[str] = []
-    model = Settings()
+    model = ModelSettings()
     if not isinstance(given, Mapping):
         problems.append(f"model: must be a section with a kind; got {given!r}")
     elif "kind" not in given:
@@ -64,7 +68,7 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
         problems.append(one_of("model.kind", given["kind"], MODELS))
     else:
         model, problems = check(MODELS[given["kind"]][0], given, "model")
-    recipe, others = check(Recipe, {**values, "model": model or Settings()})
+    recipe, others = check(Recipe, {**values, "model": model or ModelSettings()})
     problems = others + problems
     if not problems and getattr(model, "share_embeddings", False) and not recipe.text.joint:
         problems.append("model.share_embeddings needs text.joint: one vocabulary for both sides")

@@ -26,25 +26,31 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), validate_default=True)
 
 
+class ModelSettings(Settings):
+    """Base of every model's settings: `kind` says which model they are for."""
+
+    kind: str = ""
+
+
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which a key written twice is an error and `1e-3` is a number."""
 
 
-def _no_duplicates(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+def _no_duplicates(loader: Any, node: Any) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
         if isinstance(key, dict | list):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", key_node.start_mark)
         if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is written twice", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is written twice", key_node.start_mark
+            )
         seen.add(key)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep=deep)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
 
 
-_Loader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, lambda loader, node: _no_duplicates(loader, node, deep=True)
-)
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _no_duplicates)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
 )

@@ -61,9 +61,7 @@ def test_epochs_and_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("pool_batches", [1, 64])
-def test_resuming_from_any_position_yields_exactly_the_tail(
-    pool_batches: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_from_any_position_yields_exactly_the_tail(pool_batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samplers, "POOL_BATCHES", pool_batches)
     sampler = BucketSampler(captions(67), batch_tokens=83, seed=7)
     first, second = len(sampler.epoch(0)), len(sampler.epoch(1))

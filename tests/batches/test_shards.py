@@ -26,7 +26,9 @@ def counted(encode: Encode, calls: list[int]) -> Encode:
     return lambda texts: calls.append(len(texts)) or encode(texts)  # type: ignore[func-returns-value]
 
 
-def written(rows: Sequence[Sequence[str]], folder: Path, key: str = "k", size: int = 70_001, **more: object) -> dict[str, TokenSequences]:
+def written(
+    rows: Sequence[Sequence[str]], folder: Path, key: str = "k", size: int = 70_001, **more: object
+) -> dict[str, TokenSequences]:
     return write_shard(rows, {"source": parse, "target": parse}, [7, size], key, folder=folder, **more)  # type: ignore[arg-type]
 
 

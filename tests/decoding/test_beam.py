@@ -25,7 +25,9 @@ SOURCES = [[4, 5, 6], [6], [5, 4, 4, 6, 5]]
 def build(seed: int = 37, **given: Any) -> RecurrentTranslator:
     """A random translator with opinions strong enough that answers differ."""
     torch.manual_seed(seed)
-    chosen = RecurrentTranslatorSettings(**{"cell": "gru", "embedding_size": 5, "hidden_size": 6, "dropout": 0.4} | given)
+    chosen = RecurrentTranslatorSettings(
+        **{"cell": "gru", "embedding_size": 5, "hidden_size": 6, "dropout": 0.4} | given
+    )
     model = RecurrentTranslator(chosen, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
     for weight in model.parameters():
         weight.data += 0.7 * torch.randn_like(weight)

@@ -148,9 +148,7 @@ def test_a_sentence_keeps_its_draws_whatever_shares_its_batch(model_seed: int, o
     model = build(model_seed)
     chosen = DecodingSettings(method="sample", n_best=2, max_length=9, seed=seed)
     together = decode(model, collate_sources(SOURCES), chosen, keep_attention=True)
-    shuffled = decode(
-        model, collate_sources([SOURCES[i] for i in order]), chosen, keep_attention=True, numbers=order
-    )
+    shuffled = decode(model, collate_sources([SOURCES[i] for i in order]), chosen, keep_attention=True, numbers=order)
     for place, number in enumerate(order):
         alone = decode(model, collate_sources([SOURCES[number]]), chosen, keep_attention=True, numbers=[number])
         same(alone[0], together[number])
@@ -216,9 +214,7 @@ def test_numbers_agree_with_a_forced_pass(method: str) -> None:
         assert hypothesis.score == hypothesis.log_probability
         assert hypothesis.attention.shape == (steps, len(source) + 1)
         torch.testing.assert_close(hypothesis.attention.sum(-1), torch.ones(steps))
-        torch.testing.assert_close(
-            hypothesis.attention, weights[row, :steps, : len(source) + 1], atol=1e-5, rtol=1e-5
-        )
+        torch.testing.assert_close(hypothesis.attention, weights[row, :steps, : len(source) + 1], atol=1e-5, rtol=1e-5)
         if method == "greedy" and hypothesis.finished:
             assert scores[row, :steps].argmax(-1).tolist() == [*hypothesis.tokens, EOS_ID]
 

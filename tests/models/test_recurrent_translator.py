@@ -222,7 +222,9 @@ def test_a_longer_target_does_not_cost_more_python(kind: str, monkeypatch: pytes
     assert calls == [False, True]
 
 
-@pytest.mark.parametrize("kind", sorted(n for n, g in KINDS.items() if g.get("order") == "bahdanau" or g.get("input_feeding")))
+@pytest.mark.parametrize(
+    "kind", sorted(n for n, g in KINDS.items() if g.get("order") == "bahdanau" or g.get("input_feeding"))
+)
 def test_where_steps_wait_for_each_other_they_are_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch, taken = build(kind), pairs(), []
     step = RecurrentStack.step

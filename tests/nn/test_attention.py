@@ -84,9 +84,7 @@ def test_additive_equals_a_loop() -> None:
 
 def test_additive_scores_takes_projected_sides() -> None:
     left, right, direction = torch.tensor([[[0.5]]]), torch.tensor([[[0.5], [-0.5]]]), torch.tensor([2.0])
-    torch.testing.assert_close(
-        additive_scores(left, right, direction), torch.tensor([[[2 * math.tanh(1.0), 0.0]]])
-    )
+    torch.testing.assert_close(additive_scores(left, right, direction), torch.tensor([[[2 * math.tanh(1.0), 0.0]]]))
 
 
 # -- scores to context -----------------------------------------------------------------------------------------------

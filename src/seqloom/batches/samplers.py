@@ -1,4 +1,4 @@
-"""Which examples make a batch, and in which order: a pure function of seed and epoch, so a run can be resumed exactly."""
+"""Which examples make a batch, and in which order: a function of seed and epoch alone, so a run resumes exactly."""
 
 from __future__ import annotations
 

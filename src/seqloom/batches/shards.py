@@ -20,6 +20,7 @@ import numpy as np
 from seqloom.files import folder_written_aside
 
 PAIRS_AT_A_TIME = 20_000
+Encode = Callable[[Sequence[str]], list[list[int]]]
 FORMAT = 1
 
 
@@ -56,7 +57,7 @@ def cache_folder() -> Path:
 
 def write_shard(
     examples: Iterable[Sequence[str]],
-    sides: dict[str, Callable[[Sequence[str]], list[list[int]]]],
+    sides: dict[str, Encode],
     vocabulary_sizes: Iterable[int],
     key: str,
     progress: Callable[[int], None] | None = None,
@@ -78,7 +79,7 @@ def write_shard(
 def _write(
     final: Path,
     examples: Iterable[Sequence[str]],
-    sides: dict[str, Callable[[Sequence[str]], list[list[int]]]],
+    sides: dict[str, Encode],
     dtype: str,
     progress: Callable[[int], None] | None,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -69,7 +69,7 @@ def evaluate(
                 out.writelines(answer + "\n" for answer in answers)
 
 
-def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict:  # type: ignore[type-arg]
+def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:
     """Name -> corpus: what --data says, else the test corpora of the run's recipe."""
     from seqloom.errors import UserError, one_of
     from seqloom.predictor import find_model
@@ -90,7 +90,7 @@ def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict
     return {name: corpora[name]}
 
 
-def corpus_from(data: tuple[str, ...]) -> object:
+def corpus_from(data: tuple[str, ...]) -> Any:
     """`grammar:en-es/test`, one file with columns, or two parallel files -> a corpus."""
     from seqloom.corpus.readers import CorpusSettings
     from seqloom.errors import UserError

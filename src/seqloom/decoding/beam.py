@@ -147,7 +147,7 @@ def _hypothesis(
 
 
 def _is_done(found: list[Hypothesis], totals: Tensor, time: int, limit: int, settings: DecodingSettings) -> bool:
-    """No live beginning is left; or enough answers have ended and, unless stopping early, none can be beaten any more."""
+    """No live beginning is left; or enough answers have ended and, unless stopping early, none can be beaten."""
     if time >= limit or bool(totals.isneginf().all()):
         return True
     if len(found) < max(settings.beam_size, settings.n_best):

@@ -28,7 +28,9 @@ class DecodingSettings(Settings):
     top_p: float = Field(1.0, gt=0.0, le=1.0, description="sample among the likeliest symbols that sum to p")
     seed: int = 0
     max_length: int = Field(200, ge=1)
-    max_ratio: float = Field(3.0, gt=0.0, description="an answer has at most this many symbols a source symbol, plus 10")
+    max_ratio: float = Field(
+        3.0, gt=0.0, description="an answer has at most this many symbols a source symbol, plus 10"
+    )
     unknown: Literal["replace", "forbid", "keep"] = Field(
         "replace", description="where the model would say UNK: show the most attended source word, or never say it"
     )

@@ -1,11 +1,11 @@
 """Recurrent encoder-decoder, with and without attention.
 
-    encoder   embed -> (bi)recurrent stack -> memory (batch, source time, hidden)
-    decoder   `state`      starts from the encoder's last state and is on its own (Sutskever et al. 2014)
-              `context`    sees the encoder's last state again at every step (Cho et al. 2014)
-              `attention`  looks back at the memory at every step,
-                           with the state it has reached (`luong` order: Luong et al. 2015) or
-                           with the state it comes from, feeding what it saw in (`bahdanau` order: Bahdanau et al. 2015)
+encoder   embed -> (bi)recurrent stack -> memory (batch, source time, hidden)
+decoder   `state`      starts from the encoder's last state and is on its own (Sutskever et al. 2014)
+          `context`    sees the encoder's last state again at every step (Cho et al. 2014)
+          `attention`  looks back at the memory at every step,
+                       with the state it has reached (`luong` order: Luong et al. 2015) or
+                       with the state it comes from, feeding what it saw in (`bahdanau` order: Bahdanau et al. 2015)
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from seqloom.nn.cells import State
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.nn.recurrent import RecurrentStack, Watch
-from seqloom.settings import Settings
+from seqloom.settings import ModelSettings
 
 CellName = Literal["elman", "elman_sigmoid", "gru", "lstm", "lstm_coupled", "lstm_peephole"]
 
 
-class RecurrentTranslatorSettings(Settings):
+class RecurrentTranslatorSettings(ModelSettings):
     """Settings of the recurrent encoder-decoder."""
 
     kind: Literal["recurrent_translator"] = "recurrent_translator"

@@ -26,7 +26,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
 
 
 class Unrolled(NamedTuple):
-    """`outputs` (batch, time, hidden), zero at padding; `state` after each row's last real step; `gates` of all steps."""
+    """`outputs` (batch, time, hidden), zero at padding; `state` after each row's last step; `gates` of all steps."""
 
     outputs: Tensor
     state: State
@@ -71,6 +71,8 @@ def run_compiled(
         outputs, *final = kernel(inputs, hx, *settings, True)
     else:
         packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        assert packed.sorted_indices is not None
+        assert packed.unsorted_indices is not None
         initial = [part.index_select(1, packed.sorted_indices) for part in initial]
         hx = initial if len(initial) == 2 else initial[0]
         data, *final = kernel(packed.data, packed.batch_sizes, hx, *settings)
@@ -171,11 +173,12 @@ class RecurrentStack(nn.Module):
         return inputs, tuple(finals)
 
     def step(self, inputs: Tensor, states: tuple[State, ...], watch: Watch | None = None) -> tuple[State, ...]:
-        """One step of time through all layers: (batch, input) -> the next states; the top one's hidden is the output."""
+        """One step of time through all layers: (batch, input) -> the next states; the top one is the output."""
         new: list[State] = []
         for index, (layer, state) in enumerate(zip(self.layers, states, strict=True)):
             if index:
                 inputs = self.dropout(inputs)
+            assert isinstance(layer, RecurrentLayer)
             state, gates = layer.step(inputs, state)
             if watch is not None:
                 watch(f"{index}.forward", gates)

@@ -1,4 +1,4 @@
-"""Translation: a sentence goes in, a sentence comes out. Also summarising, spelling to sound, inflection: any text to text."""
+"""Translation: a text goes in, a text comes out; also summarising, spelling to sound, inflection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqloom.batches.collate import PairBatch, collate_pairs, collate_sources
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
-from seqloom.batches.shards import TokenSequences, write_shard
+from seqloom.batches.shards import Encode, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
 from seqloom.decoding import DecodingSettings, Hypothesis, decode
@@ -92,9 +92,9 @@ class Translation:
     def encode(self, corpus: CorpusSettings, progress: Callable[[int], None] | None = None) -> EncodedPairs:
         """The corpus as numbers, from the cache where it was tokenised before."""
         key = "\n".join([fingerprint(corpus), self.source.to_json(), self.target.to_json()])
-        sides = {"source": self.source.encode_many, "target": self.target.encode_many}
+        sides: dict[str, Encode] = {"source": self.source.encode_many, "target": self.target.encode_many}
         sizes = (len(self.source), len(self.target))
-        return EncodedPairs(**write_shard(read_pairs(corpus), sides, sizes, key, progress))
+        return EncodedPairs(**write_shard((pair[:2] for pair in read_pairs(corpus)), sides, sizes, key, progress))
 
     # -- model --------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,11 @@ class Translation:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def translate(
-        self, model: Any, texts: Sequence[str], settings: DecodingSettings, progress: Callable[[int], None] | None = None
+        self,
+        model: Any,
+        texts: Sequence[str],
+        settings: DecodingSettings,
+        progress: Callable[[int], None] | None = None,
     ) -> list[Translated]:
         """Translate texts in batches of similar length; the order of answers is the order of texts."""
         sources = self.source.encode_many(texts)
@@ -230,10 +234,14 @@ class TranslationWork:
     ) -> None:
         self.task, self.settings = task, s
         self.train, self.valid = task.encode(train), task.encode(valid)
-        self.sampler = BucketSampler(self.train.lengths, batch_tokens=s.batch_tokens, seed=seed, max_length=s.max_length)
+        self.sampler = BucketSampler(
+            self.train.lengths, batch_tokens=s.batch_tokens, seed=seed, max_length=s.max_length
+        )
         if not len(self.sampler.examples):
-            raise UserError(f"{describe(train)}: no pair is left to train on ({self.sampler.num_dropped} empty or longer "
-                            f"than training.max_length {s.max_length} or training.batch_tokens {s.batch_tokens})")  # fmt: skip
+            raise UserError(
+                f"{describe(train)}: no pair is left to train on ({self.sampler.num_dropped} are empty or longer than "
+                f"training.max_length {s.max_length} or training.batch_tokens {s.batch_tokens})"
+            )
         self.valid_batches = sorted_batches(self.valid.lengths.max(1), VALIDATION_TOKENS)
         self.epoch_batches: tuple[int, int] = (-1, 0)
         self.pairs = list(self._some(valid, s.validation_sentences))

@@ -41,7 +41,9 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: weight.detach().clone().contiguous() for name, weight in model.named_parameters()}
 
 
-def save_checkpoint(run: Path, step: int, model: nn.Module, optimizer: dict[str, Tensor], state: dict[str, Any]) -> Path:
+def save_checkpoint(
+    run: Path, step: int, model: nn.Module, optimizer: dict[str, Tensor], state: dict[str, Any]
+) -> Path:
     """Write one, aside first."""
     final = run / "checkpoints" / f"step-{step:08d}"
     with folder_written_aside(final) as folder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -78,7 +78,7 @@ class Progressed:
     """How far a run is: the part of a checkpoint that is not tensors."""
 
     step: int = 0
-    position: Position = Position()
+    position: Position = field(default_factory=Position)
     plateau: Plateau = field(default_factory=Plateau)
     best: float | None = None
     best_step: int = 0
@@ -199,7 +199,7 @@ def _update(
     work: Work,
     batches: list[Any],
     num_tokens: int,
-    weights: list[Tensor],
+    weights: Sequence[Tensor],
     optimizer: torch.optim.Optimizer,
     rate: float,
     s: TrainingSettings,
@@ -228,8 +228,8 @@ def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> s
     found = checkpoints_in(run)
     kept = f"the last good checkpoint is step {found[-1].step:,} in {run}" if found else "no checkpoint was written yet"
     return (
-        f"step {step:,}: the numbers left the finite range (loss {loss}, gradient norm {norm}, learning rate {rate:g}); "
-        f"{kept}. Lower training.learning_rate, add training.warmup_steps or lower training.clip_norm."
+        f"step {step:,}: the numbers left the finite range (loss {loss}, gradient norm {norm}, learning rate "
+        f"{rate:g}); {kept}. Lower training.learning_rate, add training.warmup_steps or lower training.clip_norm."
     )
 
 
@@ -299,9 +299,7 @@ def _validate(
         progress.say("".join(f"\n      {name:>9}: {text}" for name, text in sample.items()).lstrip("\n"))
 
 
-def _keep_best(
-    model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal
-) -> None:
+def _keep_best(model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal) -> None:
     """End with the best weights seen, or with the mean of the last checkpoints where validation likes that better."""
     best = run / "checkpoints" / "best"
     every = s.checkpoint_every or s.validate_every
@@ -317,4 +315,3 @@ def _keep_best(
             return
     put_weights(model, load_tensors(best / "model.safetensors"))
     model.eval()
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +41,6 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
         optimizer.state[weights[name]][key] = value.clone()
 
 
-def gradient_norm(weights: list[Tensor]) -> Tensor:
+def gradient_norm(weights: Sequence[Tensor]) -> Tensor:
     """The norm of all gradients together, as one number."""
     return torch.nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None], foreach=True)

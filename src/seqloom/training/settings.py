@@ -40,7 +40,9 @@ class TrainingSettings(Settings):
 
     validate_every: int = Field(500, ge=1, description="steps")
     checkpoint_every: int | None = Field(None, ge=1, description="steps (default: validate_every)")
-    validation_sentences: int = Field(500, ge=0, description="how many are translated at a validation; 0: only the loss")
+    validation_sentences: int = Field(
+        500, ge=0, description="how many are translated at a validation; 0: only the loss"
+    )
     samples: int = Field(2, ge=0, description="translations shown at a validation")
     metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping")
