@@ -32,7 +32,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
             Path(aside).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from None
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def folder_written_aside(final: Path) -> Iterator[Path]:
         final.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     except OSError as error:
-        raise RunError(f"cannot write {final}: {error.strerror}") from None
+        raise RunError(f"cannot write {final}: {error.strerror or error}") from None
     try:
         yield aside
         for file in aside.iterdir():
@@ -50,13 +50,18 @@ def folder_written_aside(final: Path) -> Iterator[Path]:
                 os.fsync(opened.fileno())
         os.chmod(aside, 0o755)
         old = final.with_name(f".{final.name}.old")
-        if final.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            os.replace(final, old)
-        os.replace(aside, final)
+        try:
+            if final.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.replace(final, old)
+            os.replace(aside, final)
+        except BaseException:
+            if old.exists() and not final.exists():
+                os.replace(old, final)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise RunError(f"cannot write {final}: {error.strerror}") from None
+        raise RunError(f"cannot write {final}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -73,4 +78,4 @@ def read_json(path: str | Path, max_bytes: int = 50_000_000) -> Any:
     except (ValueError, RecursionError):
         raise UserError(f"{path}: not valid JSON; the file is damaged or was not written by seqloom") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None

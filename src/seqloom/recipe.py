@@ -80,11 +80,32 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
 def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path, or by the name of one that ships with seqloom, with `a.b=value` overrides."""
     if isinstance(source, Recipe):
-        source = source.model_dump(mode="json", exclude_none=True)
+        source = source.model_dump(mode="json")
     if isinstance(source, Mapping):
         return recipe_from(apply_overrides(source, overrides))
     path = find_recipe(source)
-    return recipe_from(apply_overrides(read_yaml(path), overrides), origin=str(path))
+    return recipe_from(apply_overrides(read_extended(path), overrides), origin=str(path))
+
+
+def read_extended(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe's values; `extends: other.yaml` starts from another recipe beside it and changes what differs."""
+    if path.resolve() in seen:
+        raise UserError(f"{path}: the recipe extends itself")
+    values = read_yaml(path)
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise UserError(f"{path}: extends names a recipe file; got {base!r}")
+    return _merged(read_extended(path.parent / base, (*seen, path.resolve())), values)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result
 
 
 def recipes_folder() -> Path:
@@ -114,5 +135,5 @@ def find_recipe(name: str | Path) -> Path:
 
 def recipe_text(recipe: Recipe) -> str:
     """The recipe as YAML, complete."""
-    values = recipe.model_dump(mode="json", exclude_none=True)
+    values = recipe.model_dump(mode="json")
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -39,8 +39,10 @@ class _Loader(yaml.SafeLoader):
 def _no_duplicates(loader: Any, node: Any) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
         key = loader.construct_object(key_node, deep=True)
-        if isinstance(key, dict | list):
+        if isinstance(key, dict | list | set):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(
@@ -64,7 +66,7 @@ def parse_yaml(text: str, origin: str) -> Any:
         mark = error.problem_mark
         place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
         raise UserError(f"{place}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:  # `!!bool x` is a KeyError
         raise UserError(f"{origin}: not valid YAML: {error}") from None
 
 
@@ -102,7 +104,9 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
         parts = name.strip().split(".")
         node = result
         for part in parts[:-1]:
-            child = node.setdefault(part, {})
+            if node.get(part) is None:  # absent, or a section without a line in it
+                node[part] = {}
+            child = node[part]
             if not isinstance(child, dict):
                 raise UserError(f"--set {override}: {part!r} holds a value, not a section")
             node = child

@@ -83,7 +83,7 @@ HALF = torch.tensor([[0.1, 0.4, 0.2, 0.3]]).log()
 )
 def test_keep_likely_by_hand(temperature: float, top_k: int, top_p: float, expected: list[float]) -> None:
     found = keep_likely(HALF, temperature, top_k, top_p).exp()
-    torch.testing.assert_close(found, torch.tensor([expected]))
+    torch.testing.assert_close(found, torch.tensor([expected], dtype=torch.float32))
 
 
 def test_keep_likely_rows_are_independent() -> None:

@@ -79,7 +79,7 @@ def follow(
             said[sentence].append(int(picked[row]))
             chances[sentence].append(picked_scores[row])
             if keep_attention and weights is not None:
-                looked[sentence].append(weights[row])
+                looked[sentence].append(weights[row, : int(batch.source_lengths[sentence])])
         live = (picked != EOS_ID).nonzero()[:, 0]
         sentences, tokens = sentences[live], picked[live]
         if len(live) < len(picked):

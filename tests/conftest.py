@@ -1,0 +1,61 @@
+"""What all tests share: one thread (small tensors, exact repeats), a cache of their own, and a tiny trained model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.pop("SEQLOOM_DATA", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ["SEQLOOM_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+def tiny_recipe(**training: Any) -> dict[str, Any]:
+    """A recipe that trains in about a second."""
+    return {
+        "description": "tiny",
+        "data": {
+            "train": {"grammar": "en-es", "split": "train", "size": 300},
+            "valid": {"grammar": "en-es", "split": "valid", "size": 40},
+            "test": {"grammar": "en-es", "split": "test", "size": 30},
+        },
+        "text": {"tokenizer": "word", "vocabulary_size": None, "joint": False},
+        "model": {
+            "kind": "recurrent_translator",
+            "cell": "gru",
+            "embedding_size": 10,
+            "hidden_size": 12,
+            "dropout": 0.3,
+        },
+        "training": {
+            "steps": 24,
+            "batch_tokens": 200,
+            "accumulate": 2,
+            "validate_every": 8,
+            "checkpoint_every": 6,
+            "validation_sentences": 5,
+            "average": 2,
+            "threads": 1,
+            **training,
+        },
+    }
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the tiny recipe."""
+    from seqloom.experiment import train
+
+    run = tmp_path_factory.mktemp("runs") / "tiny"
+    train(tiny_recipe(), run)
+    return run

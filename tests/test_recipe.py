@@ -1,0 +1,90 @@
+"""Recipes: what ships is valid, what is wrong is said at once and completely."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import tiny_recipe
+
+from seqloom.errors import RecipeError, UserError
+from seqloom.recipe import find_recipe, load_recipe, recipe_from, recipe_text, shipped_recipes
+
+
+@pytest.mark.parametrize("name", sorted(shipped_recipes()))
+def test_every_shipped_recipe_is_valid_and_described(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.description
+    assert recipe_from(yaml.safe_load(recipe_text(recipe))) == recipe
+
+
+def test_all_problems_are_reported_together() -> None:
+    values = tiny_recipe(batch_token=3, schedule="cosinus", learning_rate=-1)
+    values["model"] |= {"attention": "aditive", "hidden_size": "many"}
+    values["modle"] = {}
+    del values["data"]["valid"]
+    with pytest.raises(RecipeError) as caught:
+        recipe_from(values, "mine.yaml")
+    problems = "\n".join(caught.value.problems)
+    for expected in (
+        "training.batch_token is not a setting (did you mean 'batch_tokens'?)",
+        "training.schedule must be one of constant, cosine, inverse_square_root, plateau; got 'cosinus' "
+        "(did you mean 'cosine'?)",
+        "training.learning_rate: must be greater than 0; got -1",
+        "model.attention must be one of additive, dot, multiplicative, scaled_dot; got 'aditive' "
+        "(did you mean 'additive'?)",
+        "model.hidden_size: must be a valid integer",
+        "modle is not a setting (did you mean 'model'?)",
+        "data.valid is missing",
+    ):
+        assert expected in problems
+    assert len(caught.value.problems) == 7
+    assert str(caught.value).startswith("mine.yaml: 7 problems\n  - ")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (None, "model: must be a section"),
+        ({}, "model.kind is missing; it is one of recurrent_translator"),
+        ({"kind": "recurrent_transltor"}, "did you mean 'recurrent_translator'?"),
+    ],
+)
+def test_a_model_without_a_kind(model: object, message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        recipe_from({**tiny_recipe(), "model": model})
+    assert message in str(caught.value)
+
+
+def test_shared_embeddings_need_one_vocabulary() -> None:
+    values = tiny_recipe()
+    values["model"]["share_embeddings"] = True
+    with pytest.raises(RecipeError, match=r"share_embeddings needs text\.joint"):
+        recipe_from(values)
+
+
+def test_extends_changes_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(tiny_recipe()))
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\nmodel: {cell: lstm}\n")
+    recipe = load_recipe(tmp_path / "b.yaml", ["training.steps=3"])
+    assert recipe.model.model_dump()["cell"] == "lstm"
+    assert recipe.model.model_dump()["hidden_size"] == 12
+    assert recipe.training.steps == 3
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    with pytest.raises(UserError, match="extends itself"):
+        load_recipe(tmp_path / "b.yaml")
+
+
+def test_names_of_recipes() -> None:
+    for name in ("demo", "demo.yaml", "recipes/demo.yaml"):
+        assert find_recipe(name).samefile(shipped_recipes()["demo"])
+    with pytest.raises(UserError, match="did you mean 'demo'"):
+        find_recipe("dmo")
+
+
+def test_one_test_corpus_or_several() -> None:
+    values = tiny_recipe()
+    assert list(recipe_from(values).data.test) == ["test"]
+    values["data"]["test"] = {"a": {"grammar": "en-fr"}, "b": {"file": "x.tsv"}}
+    assert list(recipe_from(values).data.test) == ["a", "b"]

@@ -1,0 +1,145 @@
+"""Data flows one way: a room imports only from rooms below its level. Kept true by reading every import statement."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import seqloom
+
+PACKAGE = Path(seqloom.__file__).parent
+
+# A room is a folder or a module; the longest name that fits a module is its room. A module that others may use without
+# the rest of its folder has a line of its own: settings must be readable below the code they steer.
+LEVELS = {
+    "errors": 0,
+    "settings": 1,
+    "files": 1,
+    "corpus": 2,
+    "text": 2,
+    "batches": 3,
+    "kernels": 3,
+    "nn": 4,
+    "models": 5,
+    "losses": 6,
+    "decoding": 6,
+    "evaluation": 7,
+    "inspection": 7,
+    "training.settings": 7,
+    "tasks": 8,
+    "training": 8,  # beside tasks: the loop knows no task, a task knows no loop
+    "recipe": 9,
+    "predictor": 10,
+    "experiment": 11,
+    "export": 12,
+    "serving": 12,
+    "studio": 13,
+    "cli": 14,
+    "__main__": 15,
+}
+WITHOUT_TORCH = ("errors", "settings", "files", "corpus", "text", "evaluation", "inspection", "training.settings")
+
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path != PACKAGE / "__init__.py"  # the door: it opens the top rooms when asked to, and nothing enters through it
+}
+
+
+def room_of(module: str) -> str:
+    """`training.loop` -> `training`; `training.settings` -> itself."""
+    parts = module.split(".")
+    names = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    found = next((name for name in names if name in LEVELS), None)
+    assert found is not None, f"seqloom.{module} is in no room: add a line to LEVELS"
+    return found
+
+
+def imports(tree: ast.AST, module: str, is_package: bool = False) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, inside functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                here = ["seqloom", *module.split(".")]
+                here = here[: len(here) - node.level + is_package]
+                base = ".".join([*here, base] if base else here)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def imported_rooms(tree: ast.AST, module: str, is_package: bool = False) -> Iterator[tuple[int, str]]:
+    for line, name in imports(tree, module, is_package):
+        if name.startswith("seqloom."):
+            yield line, room_of(name.removeprefix("seqloom."))
+
+
+def parsed(module: str) -> ast.AST:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_room_imports_only_from_lower_levels(module: str) -> None:
+    own = room_of(module)
+    is_package = MODULES[module].name == "__init__.py"
+    wrong = [
+        f"line {line}: {own} (level {LEVELS[own]}) imports {room} (level {LEVELS[room]})"
+        for line, room in imported_rooms(parsed(module), module, is_package)
+        if room != own and LEVELS[room] >= LEVELS[own]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", sorted(m for m in MODULES if room_of(m) in WITHOUT_TORCH))
+def test_rooms_that_need_no_torch_do_not_import_it(module: str) -> None:
+    found = {name for _, name in imports(parsed(module), module)}
+    assert not [name for name in found if name.startswith(("torch", "safetensors"))]
+    heavy = {"training", "tasks", "models", "nn", "batches", "losses", "decoding"}
+    assert not heavy & {room for _, room in imported_rooms(parsed(module), module)}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_of_the_package_itself_only_the_version_is_used(module: str) -> None:
+    tree = parsed(module)
+    if any(name == "seqloom" for _, name in imports(tree, module)):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "seqloom":
+                assert node.attr == "__version__", f"line {node.lineno}"
+
+
+def test_the_loop_knows_no_task_and_no_task_the_loop() -> None:
+    for module in MODULES:
+        rooms = {room for _, room in imported_rooms(parsed(module), module)}
+        if room_of(module) == "training":
+            assert "tasks" not in rooms
+        if room_of(module) == "tasks":
+            assert "training" not in rooms
+
+
+def test_the_reader_of_imports_sees_every_form() -> None:
+    tree = ast.parse(
+        "import seqloom.nn.cells\n"
+        "from seqloom import losses\n"
+        "from seqloom.training import settings\n"
+        "from seqloom.training import loop\n"
+        "if TYPE_CHECKING:\n    from seqloom.text.special import EOS\n"
+        "def f():\n    from ..decoding import beam\n"
+        "from . import trace\n"
+    )
+    found = sorted(imported_rooms(tree, "inspection.gates"))
+    assert found == [
+        (1, "nn"),
+        (2, "losses"),
+        (3, "training.settings"),
+        (4, "training"),
+        (6, "text"),
+        (8, "decoding"),
+        (9, "inspection"),
+    ]
+    assert list(imported_rooms(ast.parse("from .trace import x"), "inspection", is_package=True)) == [(1, "inspection")]
+    with pytest.raises(AssertionError, match="is in no room"):
+        room_of("attic.box")
