@@ -116,15 +116,20 @@ def test_a_failure_keeps_the_old_folder(
 def test_a_failure_inside_the_block_passes_through(tmp_path: Path, error: BaseException) -> None:
     final = tmp_path / "model"
     fill(final, "old")
-    with pytest.raises(type(error)), folder_written_aside(final) as aside:
-        (aside / "a.txt").write_text("half")
-        raise error
+
+    def fail() -> None:
+        with folder_written_aside(final) as aside:
+            (aside / "a.txt").write_text("half")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
     assert tree(tmp_path) == {"model/a.txt": "old"}
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
 def test_an_error_without_a_number_is_still_explained(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="cannot write .*: something odd"), folder_written_aside(tmp_path / "model"):
+    with pytest.raises(RunError, match=r"cannot write .*: something odd"), folder_written_aside(tmp_path / "model"):
         raise OSError("something odd")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, model_validator
 
@@ -149,6 +149,7 @@ def test_numbers_as_people_write_them() -> None:
     assert type(found[7]) is int
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_any_float_comes_back(number: float) -> None:
     assert parse_yaml(f"a: {number!r}", "x") == {"a": number}

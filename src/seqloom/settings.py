@@ -66,7 +66,7 @@ def parse_yaml(text: str, origin: str) -> Any:
         mark = error.problem_mark
         place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
         raise UserError(f"{place}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:  # `!!bool x` is a KeyError
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:  # `!!bool x`: KeyError
         raise UserError(f"{origin}: not valid YAML: {error}") from None
 
 

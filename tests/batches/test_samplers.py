@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -106,4 +106,4 @@ def test_sorted_batches_cover_everything_once(lengths: np.ndarray, budget: int) 
     assert lengths[flat].tolist() == sorted(lengths.tolist(), reverse=True)
     for batch in batches:
         assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
-    assert all(a < b for a, b in zip(flat, flat[1:], strict=False) if lengths[a] == lengths[b])
+    assert all(a < b for a, b in pairwise(flat) if lengths[a] == lengths[b])

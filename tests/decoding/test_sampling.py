@@ -32,7 +32,7 @@ def build(seed: int = 41, **given: Any) -> RecurrentTranslator:
 
 
 class Dice:
-    """A model whose every step is the same given distribution, whatever it reads: features are the log probabilities."""
+    """A model whose every step is one given distribution, whatever it reads: its features are the logits."""
 
     attends = False
 

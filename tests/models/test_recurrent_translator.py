@@ -1,4 +1,4 @@
-"""One contract for every kind of recurrent translator: forcing equals stepping, padding is nothing, gradients arrive."""
+"""One contract for every recurrent translator: forcing equals stepping, padding is nothing, gradients arrive."""
 
 from __future__ import annotations
 

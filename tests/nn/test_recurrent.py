@@ -1,4 +1,4 @@
-"""Whole sequences: the textbook loop equals torch.nn and the compiled loop; padding changes nothing; steps equal runs."""
+"""Whole sequences: the textbook loop equals torch.nn and the compiled loop; padding is nothing; steps equal runs."""
 
 from __future__ import annotations
 

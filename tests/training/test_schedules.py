@@ -53,7 +53,7 @@ def test_cosine_that_ends_before_its_warm_up() -> None:
     assert scheduled_rate(51, s) == pytest.approx(0.1)
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(["constant", "inverse_square_root", "cosine"]),
     st.integers(1, 200),

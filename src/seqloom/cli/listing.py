@@ -15,8 +15,10 @@ def list_choices(what: What, /) -> None:
     what
         Which table.
     """
-    for name, about in choices(what).items():
-        print(f"{name:<24} {about}".rstrip())
+    found = choices(what)
+    width = max(map(len, found))
+    for name, about in found.items():
+        print(f"{name:<{width}}  {about}".rstrip())
 
 
 def choices(what: What) -> dict[str, str]:

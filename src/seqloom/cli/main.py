@@ -40,6 +40,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     app = build_app()
+    if arguments[:1] == ["predict"]:  # a lone '-' means standard input, as everywhere; cyclopts takes it for an option
+        arguments = ["--input=-" if argument == "-" else argument for argument in arguments]
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
     except CycloptsError as error:

@@ -41,8 +41,8 @@ def read_texts(texts: Iterable[str], input_file: Path | None) -> list[str]:
     if input_file is not None:
         if given:
             raise UserError("give texts as arguments or --input FILE, not both")
-        return [line for _, line in open_lines(str(input_file))]
-    if given == ["-"] or (not given and not sys.stdin.isatty()):
+        return list(_stdin_lines()) if str(input_file) == "-" else [line for _, line in open_lines(str(input_file))]
+    if not given and not sys.stdin.isatty():
         return list(_stdin_lines())
     if not given:
         raise UserError("nothing to read: give a text in quotes, --input FILE, or pipe lines in")

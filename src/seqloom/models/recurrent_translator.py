@@ -80,6 +80,8 @@ class DecoderState(NamedTuple):
 
 
 class RecurrentTranslator(nn.Module):
+    """Recurrent encoder-decoder, with attention or without."""
+
     def __init__(self, settings: RecurrentTranslatorSettings, *, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         s = self.settings = settings

@@ -144,6 +144,8 @@ class _MemoryCell(_Cell):
 
 
 class Elman(_HiddenCell):
+    """The simple recurrent network with tanh."""
+
     num_blocks = 1
     kernel = "rnn_tanh"
 
@@ -152,6 +154,8 @@ class Elman(_HiddenCell):
 
 
 class ElmanSigmoid(_HiddenCell):
+    """The simple recurrent network with the logistic function, as Elman had it."""
+
     num_blocks = 1
 
     def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
@@ -159,6 +163,8 @@ class ElmanSigmoid(_HiddenCell):
 
 
 class LSTM(_MemoryCell):
+    """Long short-term memory: input, forget and output gates around a cell."""
+
     num_blocks = 4
     forget_block = 1
     kernel = "lstm"
@@ -168,6 +174,8 @@ class LSTM(_MemoryCell):
 
 
 class PeepholeLSTM(_MemoryCell):
+    """LSTM whose gates also see the cell."""
+
     num_blocks = 4
     forget_block = 1
 
@@ -180,6 +188,8 @@ class PeepholeLSTM(_MemoryCell):
 
 
 class CoupledLSTM(_MemoryCell):
+    """LSTM that writes exactly where it forgets: one gate for both."""
+
     num_blocks = 3
     forget_block = 0
 
@@ -188,6 +198,8 @@ class CoupledLSTM(_MemoryCell):
 
 
 class GRU(_HiddenCell):
+    """Gated recurrent unit: reset and update gates, no separate cell."""
+
     num_blocks = 3
     kernel = "gru"
 
