@@ -142,7 +142,9 @@ def test_interrupts_save_and_say_how_to_go_on(number: signal.Signals, tmp_path: 
     assert 0 < saved[0].step < 400
 
 
-def test_an_interrupt_does_not_change_the_average(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_does_not_change_the_average(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The checkpoint an interrupt adds at an odd step must not enter the mean of the last ones."""
     from seqloom.training.loop import Stopped
 
@@ -163,7 +165,9 @@ def test_an_interrupt_does_not_change_the_average(tiny_run: Path, tmp_path: Path
     assert weights_of(tmp_path / "run") == weights_of(tiny_run)
 
 
-def test_numbers_that_explode_are_reported_and_the_checkpoint_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_that_explode_are_reported_and_the_checkpoint_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original, count = TranslationWork.loss, 0
 
     def loss(self: TranslationWork, *arguments: Any) -> Any:
@@ -233,7 +237,9 @@ def _settings(recipe: dict[str, Any]) -> Any:
         {"plain": True, "metric": "bleu", "epochs": 1, "steps": None},
     ],
 )
-def test_every_way_to_train_runs_and_resumes(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_to_train_runs_and_resumes(
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = tiny_recipe(**{"steps": 14, "checkpoint_every": 4, "validate_every": 7, **changes})
     train(recipe, tmp_path / "whole")
     with monkeypatch.context() as patch:

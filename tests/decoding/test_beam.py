@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.batches.collate import SourceBatch, collate_sources
 from seqloom.decoding import DecodingSettings, Hypothesis, decode
@@ -148,6 +148,37 @@ def test_without_early_stop_more_time_would_not_have_helped(seed: int, penalty: 
         to_the_end = decode(model, collate_sources(SOURCES), DecodingSettings(**given_))
     for one, two in zip(found, to_the_end, strict=True):
         same(one, two)
+
+
+class Script:
+    """A model that knows two symbols, 4 and EOS, and how likely EOS is at each step."""
+
+    attends = False
+
+    def __init__(self, *ends: float) -> None:
+        self.output = nn.Linear(SYMBOLS, SYMBOLS, bias=False)
+        self.output.weight.data = torch.eye(SYMBOLS)
+        self.ends = torch.tensor(ends)
+
+    def start(self, batch: SourceBatch) -> Tensor:
+        return torch.zeros(len(batch), dtype=torch.long)
+
+    def advance(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor, None]:
+        logits = torch.full((len(tokens), SYMBOLS), -1e9)
+        logits[:, EOS_ID], logits[:, 4] = self.ends[state].log(), (1 - self.ends[state]).log()
+        return logits, state + 1, None
+
+
+@pytest.mark.parametrize(("early_stop", "length"), [(True, 0), (False, 6)])
+def test_a_longer_answer_may_still_win(early_stop: bool, length: int) -> None:
+    """Saying nothing has log 0.51; six symbols have less, but only half of that counts after dividing by (5 + 7) / 6 = 2."""
+    model = Script(0.51, *[0.01] * 5, 0.99, *[0.5] * 5)
+    chosen = DecodingSettings(beam_size=1, length_penalty=1.0, early_stop=early_stop, max_length=12)
+    ((found,),) = decode(model, collate_sources([[4]]), chosen)
+    assert found.tokens == [4] * length
+    total = math.log(0.49) + 5 * math.log(0.99) + math.log(0.99) if length else math.log(0.51)
+    assert found.log_probability == pytest.approx(total, abs=1e-5)
+    assert found.score == pytest.approx(total / (2 if length else 1), abs=1e-5)
 
 
 # -- against the other searches, and against itself ------------------------------------------------------------------

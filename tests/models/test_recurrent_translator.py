@@ -245,8 +245,9 @@ def test_bahdanau_looks_with_where_it_comes_from_luong_with_where_it_is(score: s
     assert (first["luong"][0] - first["luong"][1]).abs().max() > 1e-4
 
 
-def test_bahdanau_starts_from_the_initial_state() -> None:
-    model, batch = build("dot-bahdanau"), pairs()
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_bahdanau_starts_from_the_initial_state_of_the_top_layer(num_layers: int) -> None:
+    model, batch = build("dot-bahdanau", encoder_layers=num_layers, decoder_layers=num_layers), pairs()
     with torch.no_grad():
         memory, finals = model.encode(batch)
         expected = torch.einsum("bd,btd->bt", finals[-1].hidden, memory.values)

@@ -56,7 +56,7 @@ def look(
     data
         lengths: test data, as in `seqloom evaluate`; default: that of the run's recipe.
     test
-        lengths: name of a test corpus of the recipe.
+        lengths: name of a test corpus of the recipe, or `all` of them together.
     """
     from seqloom.cli.output import note, read_texts, use_colour
     from seqloom.predictor import Predictor
@@ -87,12 +87,14 @@ def look(
 
 def _lengths(models: list[Path], data: tuple[str, ...], test: str | None, save: Path | None) -> object:
     from seqloom.cli.evaluate import chosen_corpora
+    from seqloom.corpus.readers import read_pairs
     from seqloom.inspection.lengths import draw_lengths
     from seqloom.predictor import Predictor
 
-    name, corpus = next(iter(chosen_corpora(models[0], data, test).items()))
+    corpora = chosen_corpora(models[0], data, test)
+    pairs = [pair for corpus in corpora.values() for pair in read_pairs(corpus)]
     series = {}
     for path in models:
-        report, _ = Predictor.load(path).evaluate(corpus, name)
+        report, _ = Predictor.load(path).evaluate(pairs, "+".join(corpora))
         series[path.name if path.name != "model" else path.parent.name] = report.buckets
     return draw_lengths(series, save)
