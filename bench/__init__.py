@@ -1,1 +1,1 @@
-"""Measurements behind the claims in docs/results.md: `python -m bench.NAME [--quick]`, one JSON object on the last line."""
+"""Measurements behind docs/results.md: `python -m bench.NAME [--quick]`, one JSON object on the last line."""

@@ -40,7 +40,7 @@ def test_python_api_as_documented(tiny_run: Path, tmp_path: Path) -> None:
 def test_many_answers_equal_single_answers(model: Predictor) -> None:
     for method in ("greedy", "beam", "sample"):
         together = model.predict(SENTENCES, method=method)
-        assert [a.text for a in together][0] == model(SENTENCES[0], method=method).text
+        assert together[0].text == model(SENTENCES[0], method=method).text
         assert [a.source for a in together] == SENTENCES
 
 
@@ -90,10 +90,10 @@ def test_gates_are_traced_for_every_layer(model: Predictor) -> None:
 
 def test_unknown_words_are_replaced_by_what_was_looked_at(model: Predictor) -> None:
     """An answer that is all UNK must come out as source words, and never as <unk>."""
+    import torch
+
     from seqloom.decoding import Hypothesis
     from seqloom.text.special import UNK_ID
-
-    import torch
 
     attention = torch.tensor([[0.1, 0.7, 0.1, 0.1], [0.6, 0.1, 0.1, 0.2], [0.0, 0.0, 0.1, 0.9]])
     shown = model.task._show("the zyx quux", Hypothesis([UNK_ID, UNK_ID, UNK_ID], 0.0, 0.0, [], attention))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import tiny_recipe
 
+from conftest import tiny_recipe
 from seqloom.errors import RecipeError, UserError
 from seqloom.recipe import find_recipe, load_recipe, recipe_from, recipe_text, shipped_recipes
 

@@ -13,6 +13,7 @@ import torch
 import seqloom
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, write_atomically
+from seqloom.nn.recurrent import use_plain_loops
 from seqloom.predictor import FORMAT, Predictor
 from seqloom.recipe import Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
@@ -55,6 +56,7 @@ def train(
     # build
     torch.manual_seed(recipe.seed)
     model = task.build(recipe.model)
+    use_plain_loops(model, recipe.training.plain)
 
     # fit
     done = fit(model, work, recipe.training, run, resume=resume)

@@ -70,6 +70,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grads = [None if grad is None else grad * grad_loss for grad in ctx.saved_tensors]
         return (*grads, None, None)

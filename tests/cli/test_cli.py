@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import tiny_recipe
 
+from conftest import tiny_recipe
 from seqloom.cli.main import VERBS, run
 
 

@@ -171,7 +171,7 @@ class Script:
 
 @pytest.mark.parametrize(("early_stop", "length"), [(True, 0), (False, 6)])
 def test_a_longer_answer_may_still_win(early_stop: bool, length: int) -> None:
-    """Saying nothing has log 0.51; six symbols have less, but only half of that counts after dividing by (5 + 7) / 6 = 2."""
+    """Saying nothing has log 0.51; six symbols have less, but divided by (5 + 7) / 6 = 2 they win."""
     model = Script(0.51, *[0.01] * 5, 0.99, *[0.5] * 5)
     chosen = DecodingSettings(beam_size=1, length_penalty=1.0, early_stop=early_stop, max_length=12)
     ((found,),) = decode(model, collate_sources([[4]]), chosen)

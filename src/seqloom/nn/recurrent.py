@@ -55,6 +55,13 @@ def unroll(
     return Unrolled(torch.stack(hiddens, 1), state, gates)
 
 
+def use_plain_loops(module: nn.Module, plain: bool = True) -> None:
+    """Make every recurrent layer inside a module take the textbook loop instead of the compiled one (or back)."""
+    for layer in module.modules():
+        if isinstance(layer, RecurrentLayer):
+            layer.plain = plain
+
+
 def run_compiled(
     cells: Sequence[Cell], inputs: Tensor, states: Sequence[State], lengths: Tensor | None
 ) -> tuple[Tensor, list[State]]:
@@ -88,6 +95,7 @@ class RecurrentLayer(nn.Module):
     def __init__(self, *, cell: str, input_size: int, hidden_size: int, bidirectional: bool = False) -> None:
         super().__init__()
         self.names = ("forward", "backward") if bidirectional else ("forward",)
+        self.plain = False
         kind = CELLS[cell]
         self.cells = nn.ModuleList(kind(input_size=input_size, hidden_size=hidden_size) for _ in self.names)
 
@@ -104,12 +112,11 @@ class RecurrentLayer(nn.Module):
         lengths: Tensor | None = None,
         *,
         watch: Watch | None = None,
-        plain: bool = False,
     ) -> tuple[Tensor, list[State]]:
         """(batch, time, input) -> (batch, time, directions * hidden), the final state of each direction."""
         cells = self._cells()
         states = self.start(inputs) if states is None else states
-        if watch is None and not plain and cells[0].kernel is not None:
+        if watch is None and not self.plain and cells[0].kernel is not None:
             return run_compiled(cells, inputs, states, lengths)
         runs = []
         for name, cell, state in zip(self.names, cells, states, strict=True):
@@ -159,7 +166,6 @@ class RecurrentStack(nn.Module):
         lengths: Tensor | None = None,
         *,
         watch: Watch | None = None,
-        plain: bool = False,
     ) -> tuple[Tensor, tuple[State, ...]]:
         """(batch, time, input) -> (batch, time, hidden size), one final state a layer (directions side by side)."""
         starts = [None] * len(self.layers) if states is None else [[state] for state in states]
@@ -168,7 +174,7 @@ class RecurrentStack(nn.Module):
             if index:
                 inputs = self.dropout(inputs)
             within = None if watch is None else lambda name, gates, i=index: watch(f"{i}.{name}", gates)
-            inputs, final = layer(inputs, start, lengths, watch=within, plain=plain)
+            inputs, final = layer(inputs, start, lengths, watch=within)
             finals.append(type(final[0])(*(torch.cat(parts, -1) for parts in zip(*final, strict=True))))
         return inputs, tuple(finals)
 

@@ -20,7 +20,7 @@ from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_p
 from seqloom.decoding import DecodingSettings, Hypothesis, decode
 from seqloom.errors import UserError
 from seqloom.evaluation.alignment import alignment_error_rate, links_from_attention, words_from_pieces
-from seqloom.evaluation.metrics import corpus_scores
+from seqloom.evaluation.metrics import TEXT_METRICS, corpus_scores
 from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import MODELS
@@ -279,14 +279,22 @@ class TranslationWork:
             settings = DecodingSettings(method="greedy")
             answers = self.task.translate(model, [pair.source for pair in self.pairs], settings)
             hypotheses = [answer.texts[0] for answer in answers]
-            metrics |= corpus_scores(hypotheses, [pair.target for pair in self.pairs], self._metrics())
+            metrics |= corpus_scores(hypotheses, [pair.target for pair in self.pairs], self._text_metrics())
+            if self.settings.metric == "aer":
+                metrics["aer"] = self._alignment_error(model)
             for pair, said in list(zip(self.pairs, hypotheses, strict=True))[: self.settings.samples]:
                 samples.append({"source": pair.source, "reference": pair.target, "answer": said})
         return Validation(metrics, samples)
 
-    def _metrics(self) -> tuple[str, ...]:
+    def _text_metrics(self) -> tuple[str, ...]:
         wanted = self.settings.metric
-        return ("bleu",) if wanted in ("loss", "perplexity", "bleu") else ("bleu", wanted)
+        return ("bleu", wanted) if wanted in TEXT_METRICS and wanted != "bleu" else ("bleu",)
+
+    def _alignment_error(self, model: nn.Module) -> float:
+        error = self.task.alignment_error(model, self.pairs)
+        if error is None:
+            raise UserError("training.metric: aer needs a model with attention and validation data with gold alignments")
+        return error
 
     def summary(self) -> dict[str, Any]:
         """What is worth knowing before step 1."""

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from seqloom.settings import Settings
 
-StopMetric = Literal["loss", "perplexity", "bleu", "chrf", "ter", "exact_match"]
+StopMetric = Literal["loss", "perplexity", "bleu", "chrf", "ter", "exact_match", "aer"]
 
 
 class TrainingSettings(Settings):
