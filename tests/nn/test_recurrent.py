@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.masks import length_mask
-from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, run_compiled, select_rows, unroll
+from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, run_compiled, select_rows, unroll, use_plain_loops
 
 BATCH, TIME, INPUT, HIDDEN = 5, 7, 3, 11
 LENGTHS = torch.tensor([4, 7, 1, 2, 6])
@@ -118,7 +118,8 @@ def test_a_layer_gives_the_same_plainly_and_watched(name: str, bidirectional: bo
     layer = RecurrentLayer(cell=name, input_size=INPUT, hidden_size=HIDDEN, bidirectional=bidirectional).double()
     inputs, seen = sequences(), {}
     fast = layer(inputs, None, LENGTHS)
-    torch.testing.assert_close(layer(inputs, None, LENGTHS, plain=True), fast)
+    use_plain_loops(layer)
+    torch.testing.assert_close(layer(inputs, None, LENGTHS), fast)
     torch.testing.assert_close(layer(inputs, None, LENGTHS, watch=seen.__setitem__), fast)
     assert list(seen) == (["forward", "backward"] if bidirectional else ["forward"])
     for gates in seen.values():
@@ -136,8 +137,9 @@ def test_padding_changes_nothing(name: str, bidirectional: bool) -> None:
     ).double()
     inputs = sequences()
     for plain in (False, True):
-        outputs, finals = stack(inputs, lengths=LENGTHS, plain=plain)
-        longer, same = stack(garbage_after(inputs, LENGTHS, 6), lengths=LENGTHS, plain=plain)
+        use_plain_loops(stack, plain)
+        outputs, finals = stack(inputs, lengths=LENGTHS)
+        longer, same = stack(garbage_after(inputs, LENGTHS, 6), lengths=LENGTHS)
         torch.testing.assert_close(longer[:, :TIME], outputs)
         assert not longer[:, TIME:].any()
         assert not outputs[~length_mask(LENGTHS, TIME)].any()
