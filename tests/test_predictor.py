@@ -121,14 +121,17 @@ def test_loading_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
         (folder / "config.json").write_text(json.dumps({**config, **changes}))
         Predictor.load(folder)
 
-    with pytest.raises(UserError, match="format 1 expected"):
+    with pytest.raises(UserError, match="reads model format 1; the folder has 99"):
         broken(format=99)
-    with pytest.raises(UserError, match=r"model\.kind must be one of recurrent_translator"):
+    with pytest.raises(UserError, match=r"model\.kind must be recurrent_translator; got"):
         broken(model={"kind": "recurent_translator"})
     with pytest.raises(RecipeError, match="cell must be one of"):
         broken(model={**config["model"], "cell": "gruu"})
     with pytest.raises(UserError, match=r"does not fit its settings: .*expected"):
         broken(model={**config["model"], "hidden_size": 14})
+    for nonsense in ([], {"kind": []}, None):
+        with pytest.raises(UserError, match=r"config\.json"):
+            broken(model=nonsense)
     (folder / "config.json").write_text("{")
     with pytest.raises(UserError, match="not valid JSON"):
         Predictor.load(folder)

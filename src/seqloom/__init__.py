@@ -1,4 +1,4 @@
-"""seqloom: train, evaluate, look inside and serve sequence models.
+"""seqloom: train, evaluate and look inside sequence models.
 
 >>> import seqloom
 >>> model = seqloom.train("recipes/demo.yaml")     # or seqloom.load("runs/demo")

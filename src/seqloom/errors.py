@@ -53,4 +53,5 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
 def one_of(name: str, value: object, choices: Iterable[str]) -> str:
     """The sentence for a value outside its table of choices."""
     listed = sorted(choices)
-    return f"{name} must be one of {', '.join(listed)}; got {value!r}{did_you_mean(value, listed)}"
+    choice = f"one of {', '.join(listed)}" if len(listed) > 1 else "".join(listed)
+    return f"{name} must be {choice}; got {value!r}{did_you_mean(value, listed)}"

@@ -1,8 +1,9 @@
-"""An experiment from beginning to end: prepare -> build -> fit -> evaluate -> save."""
+"""An experiment from beginning to end: prepare -> build -> fit -> save (`Predictor.evaluate` measures it)."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 import seqloom
+from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, write_atomically
 from seqloom.nn.recurrent import use_plain_loops
@@ -40,6 +42,8 @@ def train(
     """
     run = run_folder(recipe, run)
     recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
+    if resume and (run / "model" / "config.json").is_file():
+        return Predictor.load(run)  # it was finished already
     task_kind, work_kind = TASKS[recipe.task]
     if recipe.training.threads is not None:
         torch.set_num_threads(recipe.training.threads)
@@ -52,6 +56,7 @@ def train(
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
     work = work_kind(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
+    write_atomically(run / "data.json", json.dumps(work.summary(), indent=2))
 
     # build
     torch.manual_seed(recipe.seed)
@@ -61,7 +66,7 @@ def train(
     # fit
     done = fit(model, work, recipe.training, run, resume=resume)
 
-    # save, evaluate
+    # save
     save_model(run / "model", recipe, task, model, done)
     return Predictor.load(run)
 
@@ -85,21 +90,18 @@ def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: boo
         if overrides:
             raise UserError("a resumed run follows its own recipe; --set and --resume do not go together")
         return load_recipe(kept)
-    if kept.is_file() and not restart:
-        finished = (run / "model" / "config.json").is_file()
-        what = "a finished run" if finished else f"a run with {len(checkpoints_in(run))} checkpoints"
+    parsed = load_recipe(recipe, overrides)
+    finished, found = (run / "model" / "config.json").is_file(), checkpoints_in(run)
+    if (finished or found) and not restart:
+        what = "a finished run" if finished else f"an unfinished run, at step {found[-1].step:,}"
         go_on = "" if finished else "--resume goes on with it, "
         raise UserError(f"{run}: holds {what}; {go_on}--restart throws it away, --run DIR uses another folder")
-    parsed = load_recipe(recipe, overrides)
-    if restart:
-        _clear(run)
+    _clear(run)
     write_atomically(kept, recipe_text(parsed))
     return parsed
 
 
 def _clear(run: Path) -> None:
-    import shutil
-
     for name in ("checkpoints", "model", "text"):
         shutil.rmtree(run / name, ignore_errors=True)
     (run / "journal.jsonl").unlink(missing_ok=True)
@@ -124,9 +126,8 @@ def save_model(folder: Path, recipe: Recipe, task: Any, model: torch.nn.Module, 
 
 def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progressed) -> str:
     """What a stranger should know before using the model."""
-    from seqloom.corpus.readers import describe
-
     parameters = sum(weight.numel() for weight in model.parameters())
+    which = f"mean of the last {done.averaged} checkpoints" if done.averaged else f"weights of step {done.best_step:,}"
     best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g} on {describe(recipe.data.valid)}"
     return f"""# {recipe.description or "A seqloom model"}
 
@@ -135,7 +136,7 @@ def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progress
 | task | {recipe.task} |
 | model | {recipe.model.kind}, {parameters:,} parameters |
 | trained on | {describe(recipe.data.train)} |
-| training | {done.step:,} steps, {done.seconds / 60:.1f} minutes, weights of step {done.best_step:,} |
+| training | {done.step:,} steps, {done.seconds / 60:.1f} minutes, {which} |
 | validation | {best} |
 | vocabulary | {len(task.source):,} source, {len(task.target):,} target symbols ({recipe.text.tokenizer}) |
 | made with | seqloom {seqloom.__version__}, {time.strftime("%Y-%m-%d")} |

@@ -46,6 +46,7 @@ def folder_written_aside(final: Path) -> Iterator[Path]:
     try:
         yield aside
         for file in aside.iterdir():
+            os.chmod(file, 0o644)  # safetensors writes files that only their owner can read
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
         os.chmod(aside, 0o755)

@@ -72,10 +72,13 @@ class Predictor:
         """Load a model folder, or the model of a run folder. No code of the folder is executed."""
         folder = find_model(path)
         config = read_json(folder / "config.json")
-        if not isinstance(config, dict) or config.get("format") != FORMAT:
-            raise UserError(f"{folder}/config.json: not a model of this version (format {FORMAT} expected)")
-        kind = config.get("model", {}).get("kind")
-        if kind not in MODELS:
+        if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+            raise UserError(f"{folder}/config.json: not the description of a seqloom model")
+        if config.get("format") != FORMAT:
+            found = config.get("format")
+            raise UserError(f"{folder}/config.json: this seqloom reads model format {FORMAT}; the folder has {found!r}")
+        kind = config["model"].get("kind")
+        if not isinstance(kind, str) or kind not in MODELS:
             raise UserError(f"{folder}/config.json: " + one_of("model.kind", kind, MODELS))
         settings = validated(MODELS[kind][0], config["model"], f"{folder}/config.json")
         decoding = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")

@@ -72,6 +72,8 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     problems = others + problems
     if not problems and getattr(model, "share_embeddings", False) and not recipe.text.joint:
         problems.append("model.share_embeddings needs text.joint: one vocabulary for both sides")
+    if not problems and recipe.training.metric == "aer" and getattr(model, "decoder", None) != "attention":
+        problems.append("training.metric: aer needs model.decoder: attention")
     if problems:
         raise RecipeError(problems, origin)
     return recipe
@@ -97,14 +99,17 @@ def read_extended(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         return values
     if not isinstance(base, str):
         raise UserError(f"{path}: extends names a recipe file; got {base!r}")
-    return _merged(read_extended(path.parent / base, (*seen, path.resolve())), values)
+    beside = path.parent / base
+    return _merged(read_extended(beside if beside.exists() else find_recipe(base), (*seen, path.resolve())), values)
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections are merged setting by setting; a corpus of `data` is replaced whole: half of one means nothing."""
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)
-        result[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = ({**old, **value} if key == "data" else _merged(old, value)) if both else value  # type: ignore
     return result
 
 

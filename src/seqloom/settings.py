@@ -100,7 +100,7 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
     for override in overrides:
         name, equals, raw = override.partition("=")
         if not equals or not name.strip():
-            raise UserError(f"--set takes NAME=VALUE, such as --set model.layers=2; got {override!r}")
+            raise UserError(f"--set takes NAME=VALUE, such as --set model.cell=gru; got {override!r}")
         parts = name.strip().split(".")
         node = result
         for part in parts[:-1]:

@@ -100,9 +100,7 @@ def test_pieces_are_joined_in_the_title(tmp_path: Path) -> None:
 
 
 def test_a_model_without_attention() -> None:
-    with pytest.raises(
-        UserError, match=r"no attention to show \(model.decoder is 'state'\); views it has: encoder.0.forward.hidden$"
-    ):
+    with pytest.raises(UserError, match="no attention to show; one trained with"):
         draw_attention(gates(names=("hidden",)))
 
 

@@ -16,7 +16,7 @@ def check(
     recipe: str,
     /,
     *,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
     format: Format = "text",
     most: int = 5,
     max_length: int = 200,
@@ -56,8 +56,9 @@ def check(
         sides = {"source": task.source, "target": task.target}
         unknown = lambda side, texts: sides[side].unknown_rate(texts)  # noqa: E731
     except UserError:
-        unknown = None  # the training data cannot be read: the doctor says where
+        note("… which is not possible: the training data cannot be read (see below)")
+        unknown = None
     report = examine(corpora, max_length=max_length, max_ratio=max_ratio, unknown_rate=unknown, most=most)
-    print(to_json(report) if format == "json" else render(report))
+    print(to_json(report) if format == "json" else render(report).rstrip())
     if not report.ok:
         raise SystemExit(2)

@@ -10,7 +10,9 @@ from cyclopts import Parameter
 NUM_SHOWN = 5
 
 
-def demo(*, run: Path = Path("runs/demo"), restart: Annotated[bool, Parameter(negative="")] = False) -> None:
+def demo(
+    *, run: Path = Path("runs/demo"), restart: Annotated[bool, Parameter(negative="", show_default=False)] = False
+) -> None:
     """Train a small attention model on the embedded corpus, translate unseen sentences, show where it looked.
 
     Parameters

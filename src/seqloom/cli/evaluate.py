@@ -14,13 +14,13 @@ def evaluate(
     model: Path,
     /,
     *,
-    data: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     test: str | None = None,
     format: Format = "text",
     output: Path | None = None,
-    lowercase: Annotated[bool, Parameter(negative="")] = False,
-    tokenized: Annotated[bool, Parameter(negative="")] = False,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
+    lowercase: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    tokenized: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
     """Measure a model on test data: BLEU, chrF, TER, exact match, by length, by phenomenon, alignment error.
 
@@ -40,13 +40,14 @@ def evaluate(
     output
         File for the model's answers, a line each.
     lowercase
-        Ignore case in BLEU and chrF.
+        Ignore case.
     tokenized
         The texts are tokenised already: count the tokens as they are.
     overrides
         A decoding setting, such as --set beam_size=1.
     """
     from seqloom.cli.output import emit, output_to
+    from seqloom.corpus.readers import read_pairs
     from seqloom.predictor import Predictor
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
@@ -57,10 +58,13 @@ def evaluate(
     options = {"lowercase": lowercase, "tokenized": tokenized}
     with output_to(output) as out:
         for index, (name, corpus) in enumerate(corpora.items()):
+            pairs = list(read_pairs(corpus))
             with Progress(f"evaluating {name}") as progress:
-                report, answers = predictor.evaluate(
-                    corpus, name, lambda done: progress.update(0.0, f"{done:,} sentences"), options, **decoding
-                )
+
+                def tell(done: int, total: int = len(pairs), bar: Progress = progress) -> None:
+                    bar.update(done / total, f"{done:,} of {total:,}")
+
+                report, answers = predictor.evaluate(pairs, name, tell, options, **decoding)
             if format == "json":
                 emit(report.to_dict())
             else:
@@ -76,6 +80,8 @@ def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict
     from seqloom.recipe import load_recipe
 
     if data:
+        if test is not None:
+            raise UserError("--test names a corpus of the recipe; it does not go together with --data")
         return {"data": corpus_from(data)}
     run = find_model(model).parent
     if not (run / "recipe.yaml").is_file():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 What = Literal["attention", "cells", "models", "recipes", "tasks", "views"]
 
 
-def list_choices(what: What, /) -> None:
+def list_choices(what: What | None = None, /) -> None:
     """Show what there is to choose from.
 
     Parameters
     ----------
     what
-        Which table.
+        Which table; without it, the tables are named.
     """
+    if what is None:
+        print("seqloom list " + "|".join(get_args(What)))
+        return
     found = choices(what)
     width = max(map(len, found))
     for name, about in found.items():

@@ -25,8 +25,8 @@ def look(
     side: Literal["encoder", "decoder"] = "encoder",
     layer: int = 0,
     direction: Literal["forward", "backward"] = "forward",
-    compare: Annotated[tuple[Path, ...], Parameter(negative="")] = (),
-    data: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    compare: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     test: str | None = None,
 ) -> None:
     """Look inside a model: on the terminal, or drawn into a file.
@@ -59,13 +59,16 @@ def look(
         lengths: name of a test corpus of the recipe, or `all` of them together.
     """
     from seqloom.cli.output import note, read_texts, use_colour
+    from seqloom.errors import UserError
     from seqloom.predictor import Predictor
 
     if view == "lengths":
+        if texts or target:
+            raise UserError("look lengths takes test data (--data, --test), not a text")
         shown = _lengths([model, *compare], data, test, save)
     else:
-        from seqloom.errors import UserError
-
+        if compare or data or test:
+            raise UserError(f"--compare, --data and --test are for look lengths; look {view} takes one text")
         lines = read_texts(texts, None)
         if len(lines) != 1:
             raise UserError(f"look {view} takes one text in quotes; got {len(lines)}")

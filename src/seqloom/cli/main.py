@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-
-from cyclopts import App, CycloptsError
+from typing import Any
 
 import seqloom
 from seqloom.errors import SeqloomError
@@ -21,15 +20,27 @@ VERBS = {
 }
 
 
-def build_app() -> App:
-    app = App(
-        name="seqloom",
-        help="Train, evaluate, look inside and serve sequence models.\n\nFirst steps: seqloom demo",
-        version=seqloom.__version__,
-    )
+HELP = "Train, evaluate and look inside sequence models."
+
+
+def build_app(verb: str | None = None) -> Any:
+    """The parser; only the verb that is asked for is imported, and speaks for itself in its own --help."""
+    from cyclopts import App
+
+    app = App(name="seqloom", help=HELP, version=seqloom.__version__)
     for name, (place, about) in VERBS.items():
-        app.command(place, name=name, help=about)
+        app.command(place, name=name, help=None if name == verb else about)
     return app
+
+
+def overview() -> str:
+    """What `seqloom --help` says; written by hand because it is read most and should be instant."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in VERBS.items())
+    return (
+        f"Usage: seqloom VERB …\n\n{HELP}\n\n{verbs}\n\n"
+        "'seqloom VERB --help' explains a verb, 'seqloom --version' tells the version. First steps: seqloom demo"
+    )
 
 
 def main() -> None:
@@ -39,9 +50,14 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    app = build_app()
-    if arguments[:1] == ["predict"]:  # a lone '-' means standard input, as everywhere; cyclopts takes it for an option
-        arguments = ["--input=-" if argument == "-" else argument for argument in arguments]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    from cyclopts import CycloptsError
+
+    app = build_app(arguments[0])
+    if arguments[-1] == "-" and arguments[0] == "predict":  # standard input, as everywhere; cyclopts sees an option
+        arguments = [*arguments[:-1], "--input=-"]
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
     except CycloptsError as error:

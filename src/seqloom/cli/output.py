@@ -54,7 +54,7 @@ def _stdin_lines() -> Iterator[str]:
 
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise DataError(f"not UTF-8: byte 0x{line[error.start]:02x}", "standard input", number) from None
 

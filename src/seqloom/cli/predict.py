@@ -24,7 +24,7 @@ def predict(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
     """Answer texts with a trained model.
 
@@ -47,9 +47,9 @@ def predict(
     beam_size
         Width of the beam.
     n_best
-        How many answers to give for each text.
+        How many answers to give for each text: as text, a block of score and answer lines for each.
     temperature
-        Of sampling: below 1 is careful, above 1 adventurous.
+        Sample; below 1 is careful, above 1 adventurous.
     top_k
         Sample among the k likeliest symbols.
     top_p
@@ -77,6 +77,8 @@ def predict(
         "seed": seed,
     }
     decoding = {name: value for name, value in named.items() if value is not None}
+    if {"temperature", "top_k", "top_p", "seed"} & decoding.keys():
+        decoding.setdefault("method", "sample")
     if beam_size is not None:
         decoding.setdefault("method", "beam")
     decoding = apply_overrides(decoding, overrides)
@@ -87,10 +89,11 @@ def predict(
         report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None
         answers = predictor.predict(lines, report, **decoding)
     with output_to(output) as out:
-        for answer in answers:
+        for index, answer in enumerate(answers):
             if format == "json":
                 out.write(json.dumps(answer.to_dict(), ensure_ascii=False) + "\n")
             elif answer.alternatives:
+                out.write("\n" if index else "")
                 for one in (answer, *answer.alternatives):
                     out.write(f"{one.score:.4f}\t{one.text}\n")
             else:

@@ -13,9 +13,9 @@ def train(
     /,
     *,
     run: Path | None = None,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="")] = (),
-    resume: Annotated[bool, Parameter(negative="")] = False,
-    restart: Annotated[bool, Parameter(negative="")] = False,
+    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    resume: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
     """Train a model from a recipe.
 

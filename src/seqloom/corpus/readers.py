@@ -460,9 +460,9 @@ def _raw_lines(path: str) -> Iterator[bytes]:
 
 
 def _open(path: str) -> BinaryIO:
-    if path.endswith(".gz"):
+    if path.lower().endswith(".gz"):
         return cast(BinaryIO, io.BufferedReader(gzip.open(path, "rb")))
-    if path.endswith(".xz"):
+    if path.lower().endswith(".xz"):
         return cast(BinaryIO, io.BufferedReader(lzma.open(path, "rb")))
     return open(path, "rb")
 

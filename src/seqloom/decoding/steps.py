@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.collate import SourceBatch
@@ -35,6 +35,12 @@ class DecodingSettings(Settings):
         "replace", description="where the model would say UNK: show the most attended source word, or never say it"
     )
     batch_tokens: int = Field(2048, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DecodingSettings:
+        if self.method == "greedy" and self.n_best > 1:
+            raise ValueError("method: greedy finds one answer; n_best needs beam or sample")
+        return self
 
     def limit(self, source_length: int) -> int:
         """The most symbols an answer to a source of this length may have, end symbol included."""

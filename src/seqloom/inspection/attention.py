@@ -70,8 +70,7 @@ def draw_attention(
 
 def _pick(trace: Trace, name: str) -> View:
     if name not in trace:
-        listed = ", ".join(trace.names()) or "none"
-        raise UserError(f"this model has no attention to show (model.decoder is 'state'); views it has: {listed}")
+        raise UserError("this model has no attention to show; one trained with model.decoder: attention has")
     return trace[name]
 
 

@@ -58,8 +58,6 @@ def additive_scores(query: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
 class Dot(nn.Module):
     """The query itself is the detector: no weights, so query and memory must have one size."""
 
-    needs_equal_sizes = True
-
     def __init__(self, *, query_size: int, memory_size: int) -> None:
         super().__init__()
         assert query_size == memory_size, "checked where the model's settings are read"
@@ -72,7 +70,7 @@ class Dot(nn.Module):
 
 
 class ScaledDot(Dot):
-    """`Dot` over the square root of the size."""
+    """The dot product over the square root of its size: no weights, and no scores that grow with the size."""
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return scaled_dot_scores(query, keys)
@@ -80,8 +78,6 @@ class ScaledDot(Dot):
 
 class Multiplicative(nn.Module):
     """Luong et al. 2015, eq. 8, "general": q · W k, a learned map from memory space to query space."""
-
-    needs_equal_sizes = False
 
     def __init__(self, *, query_size: int, memory_size: int) -> None:
         super().__init__()
@@ -97,8 +93,6 @@ class Multiplicative(nn.Module):
 
 class Additive(nn.Module):
     """A small network with one hidden layer, as wide as the query, that judges each (query, key) pair."""
-
-    needs_equal_sizes = False
 
     def __init__(self, *, query_size: int, memory_size: int) -> None:
         super().__init__()

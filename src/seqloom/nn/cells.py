@@ -5,8 +5,8 @@ A cell is used in two moves, so that the part which does not depend on the past 
     projected = cell.project(inputs)          # W x + b, any number of steps
     state, gates = cell.step(projected, state)  # one step of time
 
-`gates` names what the step did, for the views. Where torch has a compiled loop for the same formula, `run` uses it over
-a whole sequence; a test proves both equal.
+`gates` names what the step did, for the views. Where torch has a compiled loop for the same formula, `kernel`
+names it and `recurrent.py` runs it over whole sequences; a test proves both equal.
 """
 
 from __future__ import annotations

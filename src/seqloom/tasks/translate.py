@@ -50,7 +50,7 @@ class EncodedPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Translated:
-    """An answer and its rivals, best first; `texts` are natural text, `replaced` tells where UNK stood."""
+    """An answer and its rivals, best first; `texts` are natural text."""
 
     source: str
     hypotheses: list[Hypothesis]
@@ -59,7 +59,10 @@ class Translated:
 
 @dataclass(frozen=True)
 class Translation:
-    """The task: it owns the tokenizers, and with them the road from raw text to raw text."""
+    """Text to text: translation, summarising, spelling to sound, inflection.
+
+    The task owns the tokenizers, and with them the road from raw text to raw text.
+    """
 
     source: Tokenizer
     target: Tokenizer
@@ -293,7 +296,7 @@ class TranslationWork:
     def _alignment_error(self, model: nn.Module) -> float:
         error = self.task.alignment_error(model, self.pairs)
         if error is None:
-            raise UserError("training.metric: aer needs a model with attention and validation data with gold alignments")
+            raise UserError("training.metric: aer needs attention, and validation data with gold alignments")
         return error
 
     def summary(self) -> dict[str, Any]:

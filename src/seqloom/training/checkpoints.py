@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from seqloom.errors import RunError, UserError
-from seqloom.files import folder_written_aside, read_json
+from seqloom.files import folder_written_aside, read_json, write_atomically
 
 _NAME = re.compile(r"step-(\d{8})")
 
@@ -53,10 +53,9 @@ def save_checkpoint(
     return final
 
 
-def save_weights(folder: Path, model: nn.Module) -> None:
-    """Only the weights, in a folder that is replaced in one move."""
-    with folder_written_aside(folder) as aside:
-        save_tensors(aside / "model.safetensors", model_tensors(model))
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Only the weights, in a file that is replaced in one move."""
+    write_atomically(path, save(model_tensors(model)))
 
 
 def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Journal:
-    """`journal.jsonl`. Events: `start`, `resume`, `train`, `validation`, `checkpoint`, `stop`, `end`."""
+    """`journal.jsonl`. Events: `start`, `train`, `validation`, `stop`, `average`."""
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
         """Open for appending; whatever a stopped run wrote after `keep_bytes` is done again, so it is cut off."""

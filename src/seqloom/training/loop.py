@@ -40,6 +40,8 @@ from seqloom.training.progress import Progress
 from seqloom.training.schedules import Plateau
 from seqloom.training.settings import TrainingSettings
 
+BEST = Path("checkpoints", "best.safetensors")
+
 
 class Batch(Protocol):
     @property
@@ -82,6 +84,7 @@ class Progressed:
     plateau: Plateau = field(default_factory=Plateau)
     best: float | None = None
     best_step: int = 0
+    averaged: int = 0  # checkpoints whose mean was kept, if it was
     waited: int = 0
     seconds: float = 0.0
     tokens: int = 0
@@ -280,7 +283,7 @@ def _validate(
     improved = better(s.metric, value, at.best)
     if improved:
         at.best, at.best_step, at.waited = value, at.step, 0
-        save_weights(run / "checkpoints" / "best", model)
+        save_weights(run / BEST, model)
     else:
         at.waited += 1
     at.plateau.hear(improved, s)
@@ -301,7 +304,6 @@ def _validate(
 
 def _keep_best(model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal) -> None:
     """End with the best weights seen, or with the mean of the last checkpoints where validation likes that better."""
-    best = run / "checkpoints" / "best"
     every = s.checkpoint_every or s.validate_every
     found = scheduled(checkpoints_in(run), every)[-s.average :]
     if s.average > 1 and len(found) > 1:
@@ -311,7 +313,7 @@ def _keep_best(model: nn.Module, work: Work, s: TrainingSettings, at: Progressed
         chosen = better(s.metric, metrics[s.metric], at.best)
         journal.write("average", checkpoints=[c.step for c in found], chosen=chosen, **metrics)
         if chosen:
-            at.best, at.best_step = metrics[s.metric], at.step
+            at.best, at.best_step, at.averaged = metrics[s.metric], at.step, len(found)
             return
-    put_weights(model, load_tensors(best / "model.safetensors"))
+    put_weights(model, load_tensors(run / BEST))
     model.eval()
