@@ -108,25 +108,21 @@ def test_a_failure_while_writing_leaves_the_older_one_and_no_half(
 
 def test_a_failure_while_moving_leaves_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_weights(tmp_path / "best", filled(1.0))
-    move, moves = os.replace, []
 
     def failing(source: Any, target: Any) -> None:
-        moves.append(target)
-        if len(moves) == 2:  # the old one is out of the way, the new one does not arrive
-            raise OSError(5, "Input/output error")
-        move(source, target)
+        raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("seqloom.files.os.replace", failing)
     with pytest.raises(RunError, match="Input/output error"):
         save_weights(tmp_path / "best", filled(2.0))
-    assert (load_tensors(tmp_path / "best" / "model.safetensors")["output.bias"] == 1.0).all()
+    assert (load_tensors(tmp_path / "best")["output.bias"] == 1.0).all()
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
 def test_weights_are_replaced_in_one_move(tmp_path: Path) -> None:
     for value in (1.0, 2.0):
         save_weights(tmp_path / "best", filled(value))
-    assert (load_tensors(tmp_path / "best" / "model.safetensors")["output.bias"] == 2.0).all()
+    assert (load_tensors(tmp_path / "best")["output.bias"] == 2.0).all()
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
