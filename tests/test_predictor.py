@@ -129,6 +129,8 @@ def test_loading_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
         broken(model={**config["model"], "cell": "gruu"})
     with pytest.raises(UserError, match=r"does not fit its settings: .*expected"):
         broken(model={**config["model"], "hidden_size": 14})
+    with pytest.raises(UserError, match="does not fit its settings"):  # and no memory is taken for such sizes
+        broken(model={**config["model"], "hidden_size": 2_000_000})
     for nonsense in ([], {"kind": []}, None):
         with pytest.raises(UserError, match=r"config\.json"):
             broken(model=nonsense)

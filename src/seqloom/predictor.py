@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.decoding import DecodingSettings
@@ -17,7 +19,7 @@ from seqloom.files import read_json
 from seqloom.models import MODELS
 from seqloom.settings import validated
 from seqloom.tasks.translate import Translated, Translation
-from seqloom.training.checkpoints import load_tensors, put_weights
+from seqloom.training.checkpoints import check_weights, load_tensors, put_weights
 
 FORMAT = 1
 
@@ -83,9 +85,12 @@ class Predictor:
         settings = validated(MODELS[kind][0], config["model"], f"{folder}/config.json")
         decoding = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
         task = Translation.load(folder)
+        path = folder / "model.safetensors"
+        weights = load_tensors(path)
+        with torch.device("meta"):  # sizes only: a stranger's settings must fit the file before memory is taken for them
+            check_weights(task.build(settings), weights, str(path))
         model = task.build(settings)
-        weights = folder / "model.safetensors"
-        put_weights(model, load_tensors(weights), str(weights))
+        put_weights(model, weights, str(path))
         return cls(folder, task, model, decoding)
 
     def __call__(self, text: str, **decoding: Any) -> Answer:

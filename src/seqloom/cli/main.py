@@ -64,11 +64,13 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{error}\nTry 'seqloom --help' or 'seqloom VERB --help'.", 2)
     except SeqloomError as error:
         return _fail(str(error), error.exit_code)
+    except OSError as error:  # a full disk, a file that went away: the system's own words are clear
+        if isinstance(error, BrokenPipeError):  # the reader of our output has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        return _fail(str(error), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ class SymbolEmbedding(nn.Module):
 
     def __init__(self, num_symbols: int, size: int, padding_id: int = 0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(nn.init.normal_(Tensor(num_symbols, size), std=size**-0.5))
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(num_symbols, size), std=size**-0.5))
         self.padding_id, self.scale = padding_id, math.sqrt(size)
         self.weight.data[padding_id].zero_()
 
