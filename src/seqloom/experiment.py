@@ -21,6 +21,7 @@ from seqloom.recipe import Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
 from seqloom.training.loop import Progressed, fit
+from seqloom.training.progress import say
 
 
 def train(
@@ -49,6 +50,7 @@ def train(
         torch.set_num_threads(recipe.training.threads)
 
     # prepare
+    say(f"preparing {describe(recipe.data.train)}")
     if resume and (run / "text").is_dir():
         task = task_kind.load(run / "text")
     else:
@@ -56,7 +58,13 @@ def train(
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
     work = work_kind(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
-    write_atomically(run / "data.json", json.dumps(work.summary(), indent=2))
+    data = work.summary()
+    write_atomically(run / "data.json", json.dumps(data, indent=2))
+    left_out = f" ({data['left_out']:,} left out: empty or too long)" if data["left_out"] else ""
+    say(
+        f"{data['pairs']:,} pairs{left_out}, {data['batches_per_epoch']:,} batches an epoch, "
+        f"vocabulary {data['source_symbols']:,} and {data['target_symbols']:,}"
+    )
 
     # build
     torch.manual_seed(recipe.seed)

@@ -87,7 +87,7 @@ class Predictor:
         task = Translation.load(folder)
         path = folder / "model.safetensors"
         weights = load_tensors(path)
-        with torch.device("meta"):  # sizes only: a stranger's settings must fit the file before memory is taken for them
+        with torch.device("meta"):  # sizes only: settings must fit the file before memory is taken for them
             check_weights(task.build(settings), weights, str(path))
         model = task.build(settings)
         put_weights(model, weights, str(path))

@@ -31,6 +31,8 @@ MAX_LINE_BYTES = 1_000_000
 MOST_KEPT_PAIRS = 50_000
 FORMATS = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 COMPRESSIONS = (".gz", ".xz")
+# All that decides what the embedded grammar says: its fingerprint follows them.
+GRAMMAR_FILES = ("grammar.py", "rules.py", "phrases.py", "lexicon.py")
 
 # Raised when the meaning of a file changes with the code of this module, so that caches of its pairs are rebuilt.
 _VERSION = 1
@@ -165,7 +167,7 @@ def fingerprint(settings: CorpusSettings) -> str:
     digest.update(json.dumps([_VERSION, values], sort_keys=True).encode())
     paths = files(settings)
     if settings.grammar is not None:
-        beside = [Path(__file__).with_name(name) for name in ("grammar.py", "lexicon.py")]
+        beside = [Path(__file__).with_name(name) for name in GRAMMAR_FILES]
         paths = [str(path) for path in beside if path.exists()]
     for path in paths:
         content = hashlib.blake2b(digest_size=16)  # one per file: bytes that move from one file to the other count

@@ -9,6 +9,7 @@ import numpy as np
 
 from seqloom.errors import UserError
 from seqloom.inspection import draw
+from seqloom.inspection.terminal import display_width, to_terminal
 from seqloom.inspection.trace import Trace, View
 
 ATTENTION = "decoder.attention"
@@ -52,7 +53,7 @@ def draw_attention(
         values = values.reshape(num_heads, *values.shape[-2:]).mean(axis=0)
         note = f"mean of {num_heads} heads" if num_heads > 1 else ""
     if path is None:
-        text = draw.to_terminal(values, view.rows, view.columns, colour=colour, width=width, low=0.0, high=1.0)
+        text = to_terminal(values, view.rows, view.columns, colour=colour, width=width, low=0.0, high=1.0)
         return f"{note}\n{text}" if note else text
     if title is None:
         title = _title(view.columns, view.rows)
@@ -76,7 +77,7 @@ def _pick(trace: Trace, name: str) -> View:
 
 def _title(source: Sequence[str], target: Sequence[str]) -> str:
     title = f"{_sentence(source)} → {_sentence(target)}"
-    return title if draw.display_width(title) <= LONGEST_TITLE else "attention: target (rows) to source (columns)"
+    return title if display_width(title) <= LONGEST_TITLE else "attention: target (rows) to source (columns)"
 
 
 def _sentence(tokens: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures: the only file that knows matplotlib, and the heat map for terminals.
+"""Pictures: heat maps, units through time, curves. The only file that knows matplotlib.
 
 Every picture is laid out in inches from the measured size of its labels, so that nothing overlaps and nothing is cut
 off: cells keep their size and the page grows. Pictures of the same data are the same bytes.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import threading
-import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +20,19 @@ from typing import Any
 import numpy as np
 
 from seqloom.errors import UserError
+from seqloom.inspection.terminal import (
+    DIVERGING,
+    SEQUENTIAL,
+    char_width,
+    display_width,
+    format_number,
+    limits,
+    shown,
+)
 
 SUFFIXES = (".svg", ".png", ".pdf")
 
-# Colours. Light to dark in one hue survives every kind of colour blindness and a grey printer; orange against blue is
-# the pair that the most common kinds can tell apart. Lines follow Okabe & Ito (2008).
-SEQUENTIAL = ("#f7f9fc", "#d6e4f1", "#9dc3e0", "#5598c9", "#22659f", "#0a2f5c")
-DIVERGING = ("#7f3b08", "#cf7418", "#f5c88b", "#f7f7f7", "#a9cbe6", "#4287bd", "#0a3a6e")
+# Colours. Lines follow Okabe & Ito (2008); those of values are in `terminal`.
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9", "#e69f00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARK = "#d55e00"
@@ -40,11 +44,8 @@ MOST_CELLS = 60
 MARGIN = 0.14
 PAD = 0.06
 LABEL, SMALL, TITLE = 9.0, 7.5, 10.5
-LONGEST_LABEL = 40
 DPI = 150
 SLANT = 45.0
-
-SHADES = " ░▒▓█"
 
 OTHER_SCRIPTS = (
     "Noto Sans CJK SC",
@@ -114,7 +115,7 @@ def heatmap(
         path: A .svg, .png or .pdf file in a folder that exists.
         marks: Cells (row, column) to frame.
         marks_label: What a frame means.
-        low: The value of the lightest colour; see `value_range` for what is chosen otherwise.
+        low: The value of the lightest colour; see `terminal.value_range` for what is chosen otherwise.
         high: The value of the darkest colour.
     """
     panel = Panel(matrix, rows, columns, "", marks=tuple(marks), low=low, high=high)
@@ -221,7 +222,7 @@ def _place(item: Panel) -> _Place:
 
 def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> None:
     values = np.asarray(item.matrix, dtype=float)
-    low, high = _limits(item, values)
+    low, high = limits(values, item.low, item.high)
     axes = _axes(page, left + place.left, top - place.height, place.inner_width, place.inner_height)
     mesh = _cells(axes, values, low, high, grid=place.cell >= 0.1)
     axes.set_xlim(0, values.shape[1])
@@ -299,7 +300,7 @@ def _mark_legend(page: Any, label: str) -> None:
 def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> None:
     bar = page.colorbar(mesh, cax=axes, ticks=[low, high])
     bar.outline.set_visible(False)
-    axes.set_yticklabels([_number(low), _number(high)], fontsize=SMALL, color=FAINT)
+    axes.set_yticklabels([format_number(low), format_number(high)], fontsize=SMALL, color=FAINT)
     # The two figures stay within the bar's height, so that neighbours never touch.
     lower, upper = axes.get_yticklabels()
     lower.set_verticalalignment("bottom")
@@ -308,8 +309,8 @@ def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> Non
 
 
 def _bar_label_width(item: Panel | Band) -> float:
-    low, high = _limits(item, np.asarray(item.matrix, dtype=float))
-    return max(_text_size(_number(low), SMALL)[0], _text_size(_number(high), SMALL)[0])
+    low, high = limits(item.matrix, item.low, item.high)
+    return max(_text_size(format_number(low), SMALL)[0], _text_size(format_number(high), SMALL)[0])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -400,7 +401,7 @@ def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights
     title_high, units_high, mean_high = heights
     values = np.asarray(item.matrix, dtype=float)
     steps, units = len(values), _drawn_units(item)
-    low, high = _limits(item, values)
+    low, high = limits(values, item.low, item.high)
     width, height = page.get_size_inches()
     page.text(x / width, y / height, item.title, fontsize=LABEL, color=INK, va="top")
     upper = _axes(page, x, y - title_high - units_high, inner, units_high)
@@ -541,183 +542,7 @@ def spread(places: Sequence[float], apart: float, low: float, high: float) -> li
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Terminals
-
-
-def to_terminal(
-    matrix: Any,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    colour: bool = True,
-    width: int | None = None,
-    low: float | None = None,
-    high: float | None = None,
-) -> str:
-    """Draw a matrix with characters.
-
-    Column labels stand side by side where the terminal is wide enough for them, long ones shortened if need be, and
-    run downwards where it is not. A matrix wider than the terminal is continued below.
-
-    Args:
-        matrix: (rows, columns).
-        rows: A label for each row.
-        columns: A label for each column.
-        colour: Colour the background; otherwise shades from " " to "█" are used.
-        width: Characters in a line; the terminal's if None.
-        low: The value of the lightest cell; see `value_range` for what is chosen otherwise.
-        high: The value of the darkest cell.
-    """
-    values = np.asarray(matrix, dtype=float)
-    assert values.shape == (len(rows), len(columns)), (
-        f"a matrix of {values.shape} cannot carry {len(rows)} row and {len(columns)} column labels"
-    )
-    if not values.size:
-        return "(empty)"
-    low, high = _limits(Panel(values, rows, columns, low=low, high=high), values)
-    width = width if width is not None else shutil.get_terminal_size().columns
-    room = max(10, width)
-    names = [shorten(shown(label), max(6, min(24, room // 3))) for label in rows]
-    left = max(display_width(name) for name in names)
-    labels = [shown(label) for label in columns]
-    side_by_side = False
-    for most in (LONGEST_LABEL, 16, 12, 9):
-        cut = [shorten(label, most) for label in labels]
-        flat = [max(2, display_width(label)) for label in cut]
-        side_by_side = left + sum(size + 1 for size in flat) <= room
-        if side_by_side:
-            labels = cut
-            break
-    if side_by_side:
-        blocks = [range(len(labels))]
-    else:
-        per_block = max(1, (room - left - 1) // 2)
-        blocks = [range(start, min(start + per_block, len(labels))) for start in range(0, len(labels), per_block)]
-    parts = []
-    for block in blocks:
-        if side_by_side:
-            text = ["".join(" " + _fit(labels[i], flat[i]) for i in block)]
-            sizes, gap = flat, " "
-        else:
-            text = [" " + line for line in _downwards([labels[i] for i in block], longest=16)]
-            sizes, gap = [2] * len(labels), ""
-        drawn = [" " * left + line for line in text]
-        for name, row in zip(names, values, strict=True):
-            cells = gap.join(_cell(row[i], low, high, sizes[i], colour) for i in block)
-            drawn.append(" " * (left - display_width(name)) + name + " " + cells)
-        parts.append("\n".join(line.rstrip(" ") for line in drawn))
-    return "\n\n".join(parts) + "\n\n" + _scale(left, low, high, colour)
-
-
-def display_width(text: str) -> int:
-    """How many columns of a terminal a text takes: two for East Asian wide characters, none for combining marks."""
-    return sum(
-        0 if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf") else _char_width(char)
-        for char in text
-    )
-
-
-def shorten(text: str, most: int) -> str:
-    """A text of at most `most` columns; "…" stands for what was left out."""
-    if display_width(text) <= most:
-        return text
-    kept = ""
-    for char in text:
-        if display_width(kept + char) > most - 1:
-            break
-        kept += char
-    return kept + "…"
-
-
-def shown(label: str) -> str:
-    """A label as it can be printed: white space made visible, control characters replaced, very long ones shortened."""
-    named = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "↵", "": "∅"}
-    if label in named:
-        return named[label]
-    clean = "".join(named.get(char, "�") if unicodedata.category(char) in ("Cc", "Cs") else char for char in str(label))
-    return shorten(clean, LONGEST_LABEL)
-
-
-def _char_width(char: str) -> int:
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
-
-
-def _fit(text: str, size: int) -> str:
-    return text + " " * (size - display_width(text))
-
-
-def _downwards(labels: Sequence[str], longest: int) -> list[str]:
-    """Labels written from top to bottom in columns two characters wide, ending on the same line."""
-    letters = []
-    for label in labels:
-        stack: list[str] = []
-        for char in label:
-            if stack and display_width(char) == 0:
-                stack[-1] += char
-            else:
-                stack.append(char)
-        letters.append(stack if len(stack) <= longest else [*stack[: longest - 1], "⋮"])
-    height = max(len(stack) for stack in letters)
-    padded = [[""] * (height - len(stack)) + stack for stack in letters]
-    return ["".join(_fit(stack[line], 2) for stack in padded) for line in range(height)]
-
-
-def _cell(value: float, low: float, high: float, size: int, colour: bool) -> str:
-    if not math.isfinite(value):
-        return _fit("·", size)
-    part = min(1.0, max(0.0, (value - low) / (high - low)))
-    if not colour:
-        if low < 0 < high:
-            # Shades have no sign, so it is written into the cell.
-            strength = abs(value) / max(-low, high)
-            block = SHADES[min(4, round(strength * 4))] * size
-            return ("-" if value < 0 else "+") + block[1:] if strength >= 0.125 else block
-        return SHADES[min(4, round(part * 4))] * size
-    red, green, blue = _blend(DIVERGING if low < 0 < high else SEQUENTIAL, part)
-    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        return f"\x1b[48;2;{red};{green};{blue}m{' ' * size}\x1b[0m"
-    return f"\x1b[48;5;{_nearest_of_256(red, green, blue)}m{' ' * size}\x1b[0m"
-
-
-def _scale(left: int, low: float, high: float, colour: bool) -> str:
-    steps = np.linspace(low, high, 9 if low < 0 < high else 5)
-    return " " * (left + 1) + f"{_number(low)} {''.join(_cell(v, low, high, 2, colour) for v in steps)} {_number(high)}"
-
-
-def _nearest_of_256(red: int, green: int, blue: int) -> int:
-    """The entry of the xterm palette nearest to a colour: its 6×6×6 cube, or its ramp of greys."""
-    levels = (0, 95, 135, 175, 215, 255)
-    cube = [int(np.abs(np.subtract(levels, part)).argmin()) for part in (red, green, blue)]
-    grey = min(range(24), key=lambda i: abs(8 + 10 * i - (red + green + blue) / 3))
-
-    def distance(other: Sequence[int]) -> int:
-        return sum((a - b) ** 2 for a, b in zip((red, green, blue), other, strict=True))
-
-    if distance([8 + 10 * grey] * 3) < distance([levels[i] for i in cube]):
-        return 232 + grey
-    return 16 + 36 * cube[0] + 6 * cube[1] + cube[2]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Shared
-
-
-def value_range(values: Any) -> tuple[float, float]:
-    """The values of the lightest and the darkest colour that suit an array.
-
-    Shares and probabilities get 0 to 1, so that shades can be compared between pictures; signed values an interval with
-    0 in its middle; anything else 0 to the largest.
-    """
-    array = np.asarray(values, dtype=float)
-    finite = array[np.isfinite(array)]
-    if not finite.size:
-        return 0.0, 1.0
-    smallest, largest = float(finite.min()), float(finite.max())
-    if smallest < 0:
-        bound = max(-smallest, largest)
-        return -bound, bound
-    # Rounding may carry a probability a hair above 1.
-    return 0.0, largest if largest > 1.0 + 1e-4 else 1.0
 
 
 def figure(width: float, height: float) -> Any:
@@ -726,24 +551,6 @@ def figure(width: float, height: float) -> Any:
         from matplotlib.figure import Figure
 
         return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-
-
-def _limits(item: Panel | Band, values: np.ndarray) -> tuple[float, float]:
-    low, high = value_range(values)
-    low, high = (low if item.low is None else item.low), (high if item.high is None else item.high)
-    return (low, high) if high > low else (low, low + 1.0)
-
-
-def _number(value: float) -> str:
-    text = f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
-    return text.replace("-", "−")
-
-
-def _blend(anchors: Sequence[str], part: float) -> tuple[int, int, int]:
-    places = np.linspace(0, 1, len(anchors))
-    parts = [[int(anchor[i : i + 2], 16) for anchor in anchors] for i in (1, 3, 5)]
-    red, green, blue = (round(float(np.interp(part, places, channel))) for channel in parts)
-    return red, green, blue
 
 
 def _colour_map(low: float, high: float) -> Any:
@@ -797,7 +604,7 @@ def _text_size(text: str, size: float = LABEL) -> tuple[float, float]:
     if not text:
         return 0.0, 0.0
     width, height, _ = RendererAgg(1, 1, 72).get_text_width_height_descent(text, FontProperties(size=size), False)
-    if any(_char_width(char) == 2 for char in text):
+    if any(char_width(char) == 2 for char in text):
         # Our font lacks these; the one that replaces it in a browser sets them a full square wide.
         width = max(width, 0.5 * size * display_width(text))
     return width / 72, height / 72

@@ -13,6 +13,7 @@ import numpy as np
 
 from seqloom.errors import UserError
 from seqloom.inspection import draw
+from seqloom.inspection.terminal import to_terminal, value_range
 from seqloom.inspection.trace import Trace, View
 
 QUANTITIES = {
@@ -95,7 +96,7 @@ def _range(quantity: str, values: np.ndarray) -> tuple[float, float]:
     if quantity.endswith("_gate"):
         return 0.0, 1.0
     # tanh stays within one; only a memory cell can grow beyond it.
-    bound = max(1.0, draw.value_range(values)[1])
+    bound = max(1.0, value_range(values)[1])
     return -bound, bound
 
 
@@ -108,6 +109,6 @@ def _text(views: dict[str, View], tokens: Sequence[str], width: int | None, colo
             bound = max(float(np.abs(means[np.isfinite(means)]).max(initial=0.0)), 0.1)
             low, high = (0.0, 1.0) if gates else (-bound, bound)
             names = [QUANTITIES[quantity] for quantity in chosen]
-            drawing = draw.to_terminal(means, names, tokens, colour=colour, width=width, low=low, high=high)
+            drawing = to_terminal(means, names, tokens, colour=colour, width=width, low=low, high=high)
             parts.append(f"{heading}\n\n{drawing}")
     return "\n\n".join(parts)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from seqloom.errors import UserError
 from seqloom.inspection import draw
+from seqloom.inspection.terminal import display_width
 
 
 class LengthBucket(Protocol):
@@ -76,10 +77,10 @@ def _table(
     for key, label in order:
         number = [f"{next(iter(counts[key])):,}"] if agree else []
         table.append([label, *number, *(f"{found[key]:.2f}" if key in found else "–" for found in scores.values())])
-    widths = [max(draw.display_width(row[i]) for row in table) for i in range(len(table[0]))]
+    widths = [max(display_width(row[i]) for row in table) for i in range(len(table[0]))]
 
     def line(row: Sequence[str]) -> str:
-        pads = [" " * (width - draw.display_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        pads = [" " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)]
         return "  ".join([row[0] + pads[0], *(pad + cell for pad, cell in zip(pads[1:], row[1:], strict=True))])
 
     return "\n".join([line(table[0]), "-" * len(line(table[0])), *(line(row) for row in table[1:])])

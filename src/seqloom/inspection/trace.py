@@ -22,6 +22,7 @@ import numpy as np
 
 from seqloom.errors import UserError, did_you_mean
 from seqloom.inspection import draw
+from seqloom.inspection.terminal import to_terminal, value_range
 
 UNIT = "unit"
 """The name of a second axis nobody named: the units of a layer."""
@@ -57,7 +58,7 @@ class View:
         `marks` are cells (row, column) to frame, such as gold links.
         """
         title = self.name if title is None else title
-        low, high = draw.value_range(self.values)
+        low, high = value_range(self.values)
         pages = self._pages()
         marks = tuple(marks)
         if len(pages) == 1:
@@ -69,11 +70,11 @@ class View:
 
     def to_text(self, width: int | None = None, *, colour: bool = True) -> str:
         """The view as a heat map for the terminal."""
-        low, high = draw.value_range(self.values)
+        low, high = value_range(self.values)
         pages = self._pages()
         blocks = []
         for name, matrix in pages:
-            block = draw.to_terminal(matrix, self.rows, self.columns, colour=colour, width=width, low=low, high=high)
+            block = to_terminal(matrix, self.rows, self.columns, colour=colour, width=width, low=low, high=high)
             blocks.append(f"{name}\n{block}" if len(pages) > 1 else block)
         return "\n\n".join(blocks)
 

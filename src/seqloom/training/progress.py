@@ -16,6 +16,11 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+def say(text: str) -> None:
+    """A line for the person."""
+    print(text, file=sys.stderr, flush=True)
+
+
 class Progress:
     """A share done between 0 and 1, a few figures beside it, and an estimate of the time left."""
 
@@ -69,4 +74,4 @@ class Progress:
         if self.bar is not None:
             self.bar.console.print(text, markup=False, highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
