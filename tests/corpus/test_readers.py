@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import json
 import lzma
 import os
@@ -564,7 +565,7 @@ def test_fingerprint_of_the_grammar_follows_its_source(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "__file__", str(tmp_path / "readers.py"))
     settings = CorpusSettings(grammar="en-es")
     seen = []
-    for name, content in [("grammar.py", "1"), ("grammar.py", "2"), ("lexicon.py", "1"), ("lexicon.py", "2")]:
+    for name, content in itertools.product(readers.GRAMMAR_FILES, "12"):
         write(tmp_path / name, content)
         seen.append(fingerprint(settings))
     others = ({"split": "test"}, {"size": 5}, {"grammar": "en-fr"})

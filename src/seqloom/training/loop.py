@@ -89,6 +89,7 @@ class Progressed:
     seconds: float = 0.0
     tokens: int = 0
     finished: bool = False
+    threads: int = 0
     journal_bytes: int = 0
     window_loss: float = 0.0  # sums since the last line of the journal
     window_tokens: int = 0
@@ -131,6 +132,9 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
     """Train until a limit, early stopping or an interrupt; leaves the best weights in the model."""
     optimizer = build_optimizer(model, s)
     at = _restore(run, model, optimizer) if resume else Progressed()
+    if at.threads:
+        torch.set_num_threads(at.threads)  # sums are split by thread: another number would round differently
+    at.threads = torch.get_num_threads()
     journal = Journal(run / "journal.jsonl", at.journal_bytes)
     checkpoint_every = s.checkpoint_every or s.validate_every
     began = time.monotonic() - at.seconds

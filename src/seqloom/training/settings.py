@@ -48,7 +48,7 @@ class TrainingSettings(Settings):
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping")
     average: int = Field(1, ge=1, description="the mean of the last so many checkpoints is tried at the end")
 
-    threads: int | None = Field(None, ge=1, description="of this machine; exact resumption needs the same number")
+    threads: int | None = Field(None, ge=1, description="of this machine (default: all)")
     log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
     plain: bool = Field(False, description="use the readable reference of every fast path")
 
