@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from seqloom.corpus import grammar, lexicon
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.grammar import DIRECTIONS, PHENOMENA, SIZES, SPLITS, generate
-from seqloom.corpus.phrases import Phrase, Word, finish, inverted, spell_french, straight
+from seqloom.corpus.phrases import Phrase, Word, finish, inverted, spell_target, straight
 from seqloom.errors import UserError
 
 UNITS = re.compile(r"(?<!\w)(?:[cdjlmnst]|qu)['’](?=\w)|(?<=\w)['’]\w+|\w+|[^\w\s]", re.IGNORECASE)
@@ -309,7 +309,7 @@ def test_french_participles_agree_with_the_subject_of_etre(corpora: dict[str, di
 )
 def test_spelling_keeps_links(words: str, spelled: str) -> None:
     english = [Word(str(position)) for position in range(len(words.split()))]
-    result = spell_french([(text, (word,)) for text, word in zip(words.split(), english, strict=True)])
+    result = spell_target([(text, (word,)) for text, word in zip(words.split(), english, strict=True)], "fr")
     assert [text for text, _ in result] == spelled.split()
     assert sorted(word.text for _, links in result for word in links) == [word.text for word in english]
 

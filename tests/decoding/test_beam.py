@@ -74,7 +74,7 @@ def forced(
     return chances, looked
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis], attention: bool = False) -> None:
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis], attention: bool = False) -> None:
     assert [h.tokens for h in found] == [h.tokens for h in expected]
     for one, two in zip(found, expected, strict=True):
         assert one.score == pytest.approx(two.score, abs=1e-4)
@@ -121,7 +121,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(length_penalty: float, coverag
     )
     found = decode(model, collate_sources(SOURCES), chosen)
     for source, answers in zip(SOURCES, found, strict=True):
-        same(answers, enumerated(model, source, chosen)[:19])
+        assert_same(answers, enumerated(model, source, chosen)[:19])
 
 
 @pytest.mark.parametrize("kind", [dict(decoder="state"), dict(cell="lstm", order="bahdanau", input_feeding=True)])
@@ -133,7 +133,7 @@ def test_exhaustive_for_other_decoders(kind: dict[str, Any], unknown: str) -> No
     for source, answers in zip(SOURCES, found, strict=True):
         expected = enumerated(model, source, chosen)
         assert len(answers) == len(expected) == (21 if unknown == "keep" else 13)  # all that can be said
-        same(answers, expected)
+        assert_same(answers, expected)
 
 
 @settings(deadline=None, max_examples=15)
@@ -147,7 +147,7 @@ def test_without_early_stop_more_time_would_not_have_helped(seed: int, penalty: 
         patch.setattr("seqloom.decoding.beam._is_done", lambda found, totals, time, limit, settings: time >= limit)
         to_the_end = decode(model, collate_sources(SOURCES), DecodingSettings(**given_))
     for one, two in zip(found, to_the_end, strict=True):
-        same(one, two)
+        assert_same(one, two)
 
 
 class Script:
@@ -191,7 +191,7 @@ def test_a_beam_of_one_is_greedy(seed: int, early_stop: bool) -> None:
     beam = DecodingSettings(beam_size=1, length_penalty=0, early_stop=early_stop, max_length=11)
     greedy = DecodingSettings(method="greedy", max_length=11)
     for one, two in zip(decode(model, batch, beam), decode(model, batch, greedy), strict=True):
-        same(one, two)
+        assert_same(one, two)
 
 
 @settings(deadline=None, max_examples=15)
@@ -201,7 +201,7 @@ def test_batched_equals_one_by_one(seed: int, coverage: float, decoder: str) -> 
     chosen = DecodingSettings(beam_size=3, n_best=2, coverage_penalty=coverage, max_length=9)
     together = decode(model, collate_sources(SOURCES), chosen, keep_attention=True)
     for source, answers in zip(SOURCES, together, strict=True):
-        same(answers, decode(model, collate_sources([source]), chosen, keep_attention=True)[0], attention=True)
+        assert_same(answers, decode(model, collate_sources([source]), chosen, keep_attention=True)[0], attention=True)
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])

@@ -50,7 +50,7 @@ class Dice:
         return self.logits.expand(len(tokens), -1).clone(), state, None
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
     assert [h.tokens for h in found] == [h.tokens for h in expected]
     for one, two in zip(found, expected, strict=True):
         assert one.score == pytest.approx(two.score, abs=1e-4)
@@ -151,8 +151,8 @@ def test_a_sentence_keeps_its_draws_whatever_shares_its_batch(model_seed: int, o
     shuffled = decode(model, collate_sources([SOURCES[i] for i in order]), chosen, keep_attention=True, numbers=order)
     for place, number in enumerate(order):
         alone = decode(model, collate_sources([SOURCES[number]]), chosen, keep_attention=True, numbers=[number])
-        same(alone[0], together[number])
-        same(shuffled[place], together[number])
+        assert_same(alone[0], together[number])
+        assert_same(shuffled[place], together[number])
 
 
 def test_seeds_sentences_and_draws_differ() -> None:
@@ -180,7 +180,7 @@ def test_top_k_of_one_is_greedy() -> None:
     greedy = decode(model, batch, DecodingSettings(method="greedy", max_length=9), keep_attention=True)
     sharp = DecodingSettings(method="sample", top_k=1, max_length=9)
     for one, two in zip(decode(model, batch, sharp, keep_attention=True), greedy, strict=True):
-        same(one, two)
+        assert_same(one, two)
 
 
 # -- greedy ----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_greedy_batched_equals_one_by_one(seed: int) -> None:
     model, chosen = build(seed), DecodingSettings(method="greedy", max_length=9)
     together = decode(model, collate_sources(SOURCES), chosen, keep_attention=True)
     for source, answers in zip(SOURCES, together, strict=True):
-        same(decode(model, collate_sources([source]), chosen, keep_attention=True)[0], answers)
+        assert_same(decode(model, collate_sources([source]), chosen, keep_attention=True)[0], answers)
 
 
 @pytest.mark.parametrize("method", ["greedy", "sample"])

@@ -100,28 +100,14 @@ def starts_with_vowel(word: str) -> bool:
     return word[0] in "aeiouyhâàéèêîïôûœ" and not word.startswith(ASPIRATED)
 
 
-def spell_french(words: Sequence[Target]) -> list[Target]:
-    """Elision first, since "de l'homme" leaves nothing to contract; then du, des, au, aux."""
+def spell_target(words: Sequence[Target], language: str) -> list[Target]:
+    """Contractions (del, al; du, des, au, aux), in French after elision, since "de l'homme" leaves none to make."""
     spelled: list[Target] = []
     following = ""
     for text, links in reversed(words):
-        if following and starts_with_vowel(following):
+        if language == "fr" and following and starts_with_vowel(following):
             text = ELISIONS.get(text) or BEFORE_VOWEL.get(text) or text
-        contraction = CONTRACTIONS["fr"].get((text, following))
-        if contraction:
-            text, links = contraction, links + spelled.pop()[1]
-        spelled.append((text, links))
-        following = text
-    spelled.reverse()
-    return spelled
-
-
-def spell_spanish(words: Sequence[Target]) -> list[Target]:
-    """del, al."""
-    spelled: list[Target] = []
-    following = ""
-    for text, links in reversed(words):
-        contraction = CONTRACTIONS["es"].get((text, following))
+        contraction = CONTRACTIONS[language].get((text, following))
         if contraction:
             text, links = contraction, links + spelled.pop()[1]
         spelled.append((text, links))
@@ -141,7 +127,7 @@ def spell_english(words: Words) -> list[str]:
 def finish(phrase: Phrase, language: str) -> Pair:
     """Spell both sides and count the positions of the links."""
     source = spell_english(phrase.source)
-    target = (spell_spanish if language == "es" else spell_french)(phrase.target)
+    target = spell_target(phrase.target, language)
     position = {id(word): index for index, word in enumerate(phrase.source)}
     links = {(position[id(word)], index) for index, (_, words) in enumerate(target) for word in words}
     return Pair(
