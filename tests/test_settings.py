@@ -259,9 +259,9 @@ def test_a_later_override_wins() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("a.b", "--set takes NAME=VALUE, such as --set model.layers=2; got 'a.b'"),
-        ("=3", "--set takes NAME=VALUE, such as --set model.layers=2; got '=3'"),
-        (" =3", "--set takes NAME=VALUE, such as --set model.layers=2; got ' =3'"),
+        ("a.b", "--set takes NAME=VALUE, such as --set model.cell=gru; got 'a.b'"),
+        ("=3", "--set takes NAME=VALUE, such as --set model.cell=gru; got '=3'"),
+        (" =3", "--set takes NAME=VALUE, such as --set model.cell=gru; got ' =3'"),
         ("d.x=1", "--set d.x=1: 'd' holds a value, not a section"),
         ("a=[1", "--set a=[1:1:3: not valid YAML: expected ',' or ']', but got '<stream end>'"),
     ],

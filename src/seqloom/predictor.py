@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.decoding import DecodingSettings
@@ -17,9 +15,9 @@ from seqloom.errors import UserError, did_you_mean, one_of
 from seqloom.evaluation.report import Evaluation
 from seqloom.files import read_json
 from seqloom.models import MODELS
-from seqloom.settings import validated
+from seqloom.settings import ModelSettings, validated
 from seqloom.tasks.translate import Translated, Translation
-from seqloom.training.checkpoints import check_weights, load_tensors, put_weights
+from seqloom.training.checkpoints import load_tensors, put_weights
 
 FORMAT = 1
 
@@ -87,8 +85,7 @@ class Predictor:
         task = Translation.load(folder)
         path = folder / "model.safetensors"
         weights = load_tensors(path)
-        with torch.device("meta"):  # sizes only: settings must fit the file before memory is taken for them
-            check_weights(task.build(settings), weights, str(path))
+        _check_sizes(settings, weights, str(path))
         model = task.build(settings)
         put_weights(model, weights, str(path))
         return cls(folder, task, model, decoding)
@@ -145,6 +142,14 @@ class Predictor:
         best = answers[0]
         best.alternatives.extend(answers[1:])
         return best
+
+
+def _check_sizes(settings: ModelSettings, weights: dict[str, Any], origin: str) -> None:
+    """No size or number of layers may exceed what the file holds: a stranger's settings must not take all memory."""
+    largest = max([len(weights), *(size for weight in weights.values() for size in weight.shape)])
+    for name, value in settings.model_dump().items():
+        if isinstance(value, int) and value > largest:
+            raise UserError(f"{origin} does not fit its settings: {name} is {value:,}, more than anything in the file")
 
 
 def find_model(path: str | Path) -> Path:

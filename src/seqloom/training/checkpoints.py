@@ -93,8 +93,8 @@ def average_weights(folders: list[Path]) -> dict[str, Tensor]:
     return {name: (weight / len(folders)).float() for name, weight in total.items()}
 
 
-def check_weights(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """A missing, unknown or misshapen weight is an error that names it."""
+def put_weights(model: nn.Module, weights: dict[str, Tensor], origin: str = "weights") -> None:
+    """Copy weights in by name; a missing, unknown or misshapen one is an error that names it."""
     own = dict(model.named_parameters())
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
     wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
@@ -105,13 +105,8 @@ def check_weights(model: nn.Module, weights: dict[str, Tensor], origin: str) -> 
     ]
     if wrong:
         raise UserError(f"{origin} does not fit its settings: {'; '.join(sorted(wrong)[:5])}")
-
-
-def put_weights(model: nn.Module, weights: dict[str, Tensor], origin: str = "weights") -> None:
-    """Copy weights in by name, all of them or none."""
-    check_weights(model, weights, origin)
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        for name, weight in own.items():
             weight.copy_(weights[name])
 
 
