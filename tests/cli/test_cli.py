@@ -125,6 +125,14 @@ def test_look_without_attention(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(said(capsys, "evaluate", tmp_path / "run", "--format", "json")[0]).get("aer") is None
 
 
+def test_demo_shows_a_finished_run(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, "demo", "--run", tiny_run)
+    assert out.count("✓") + out.count("✗") == 5
+    assert "BLEU" in out
+    assert "holds a finished demo" in err
+    assert (tiny_run / "alignment.svg").is_file()
+
+
 def test_train_prints_what_to_do_next(recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder = tmp_path / "run"
     _, err = said(capsys, "train", recipe_file, "--run", run_folder, "--set", "model.hidden_size=6")

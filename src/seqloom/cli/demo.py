@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-NUM_SHOWN = 5
+NUM_SHOWN, MOST_WORDS = 5, 6
 
 
 def demo(
@@ -45,8 +45,9 @@ def demo(
 
     pairs = list(read_pairs(recipe.data.test["test"]))
     report, answers = model.evaluate(pairs)
-    print(strong(f"{NUM_SHOWN} of {len(pairs):,} sentences it has never seen"))
-    for pair, answer in list(zip(pairs, answers, strict=True))[:NUM_SHOWN]:
+    print(strong(f"{NUM_SHOWN} short sentences it has never seen"))
+    short = [(p, a) for p, a in zip(pairs, answers, strict=True) if len(p.source.split()) <= MOST_WORDS]
+    for pair, answer in short[:NUM_SHOWN]:
         print(f"  {pair.source}\n    {'✓' if answer == pair.target else '✗'} {answer}")
         if answer != pair.target:
             print(f"      expected: {pair.target}")
@@ -61,7 +62,7 @@ def demo(
     picture = run / "alignment.svg"
     draw_attention(trace, picture)
     note(f"\nThe same as a picture: {picture}   ({time.monotonic() - began:.0f} s in all)\n\nWhat to try next:")
-    note(f'  seqloom predict {run} "the tall teacher bought a red house" --n-best 3')
+    note(f'  seqloom predict {run} "the old teacher bought a red house" --n-best 3')
     note(f'  seqloom look {run} attention "the cat that slept did not see the dog" --save look.svg')
     note(f'  seqloom look {run} gates "the green witch arrived" --save gates.svg')
     note(f"  seqloom evaluate {run} --test phenomena")
