@@ -76,6 +76,15 @@ def test_extends_changes_what_differs(tmp_path: Path) -> None:
         load_recipe(tmp_path / "b.yaml")
 
 
+def test_extends_replaces_a_corpus_whole_and_finds_shipped_recipes(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: demo.yaml\ndata: {train: {file: a.tsv}, test: {file: b.tsv}}\n")
+    data = load_recipe(tmp_path / "mine.yaml").data
+    assert data.train.file == "a.tsv"
+    assert data.train.grammar is None
+    assert data.valid.grammar == "en-es"
+    assert list(data.test) == ["test"]
+
+
 def test_names_of_recipes() -> None:
     for name in ("demo", "demo.yaml", "recipes/demo.yaml"):
         assert find_recipe(name).samefile(shipped_recipes()["demo"])
