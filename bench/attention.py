@@ -14,7 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import read_pairs
+from seqloom.evaluation.report import by_length
 from seqloom.experiment import train
 from seqloom.inspection.lengths import draw_lengths
 from seqloom.predictor import Predictor
@@ -37,20 +41,34 @@ def measure(name: str, runs: Path, quick: bool) -> tuple[dict[str, Any], Any]:
         test, long = test[:100], long[:30]
     on_test, answers = model.evaluate(test)
     on_long, long_answers = model.evaluate(long)
-    from seqloom.evaluation.report import by_length
-
     pairs = test + long
     buckets = by_length([p.source for p in pairs], answers + long_answers, [p.target for p in pairs])
+    entropy, left = looking_habits(model, test) if model.model.attends else (None, None)
     seconds = [e["seconds"] for e in read_journal(run / "journal.jsonl") if e["event"] == "validation"][-1]
     found = {
         "test_bleu": round(on_test.scores["bleu"], 2),
         "test_exact": round(on_test.scores["exact_match"], 1),
         "long_bleu": round(on_long.scores["bleu"], 2),
         "aer": round(on_test.scores["aer"], 3) if "aer" in on_test.scores else None,
+        "entropy": entropy,
+        "one_left": left,
         "seconds": round(seconds, 1),
         "parameters": sum(weight.numel() for weight in model.model.parameters()),
     }
     return found, buckets
+
+
+def looking_habits(model: Predictor, pairs: list[Pair]) -> tuple[float, float]:
+    """Mean entropy (in nats) of the attention of a target word, and the share that look one word left of the gold."""
+    entropies, one_left, linked = [], 0, 0
+    for weights, pair in zip(model.task.alignment_weights(model.model, pairs), pairs, strict=True):
+        entropies.extend(-(weights * np.log(weights + 1e-9)).sum(1))
+        for target, row in enumerate(weights):
+            gold = [source for source, linked_to in pair.alignment or () if linked_to == target]
+            if gold:
+                nearest = min((int(row.argmax()) - source for source in gold), key=abs)
+                linked, one_left = linked + 1, one_left + (nearest == -1)
+    return round(float(np.mean(entropies)), 2), round(one_left / max(1, linked), 3)
 
 
 def main() -> None:
@@ -64,11 +82,13 @@ def main() -> None:
     for name in (n for n in shipped_recipes() if n.startswith("attention/")):
         print(f"== {name}", file=sys.stderr, flush=True)
         results[Path(name).name], buckets[name] = measure(name, runs, options.quick)
-    print("| recipe | BLEU | exact | BLEU on 20–40 words | AER | seconds | parameters |\n|---|---|---|---|---|---|---|")
+    print("| recipe | BLEU | exact | BLEU on 20–40 words | AER | entropy | one left | seconds | parameters |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, row in results.items():
-        aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
+        has = row["aer"] is not None
+        looks = f"{row['aer']:.3f} | {row['entropy']:.2f} | {row['one_left']:.1%}" if has else "– | – | –"
         print(
-            f"| {name} | {row['test_bleu']:.1f} | {row['test_exact']:.1f} % | {row['long_bleu']:.1f} | {aer} "
+            f"| {name} | {row['test_bleu']:.1f} | {row['test_exact']:.1f} % | {row['long_bleu']:.1f} | {looks} "
             f"| {row['seconds']:.0f} | {row['parameters']:,} |"
         )
     if not options.quick:
