@@ -15,7 +15,7 @@ import seqloom
 from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, write_atomically
-from seqloom.nn.recurrent import use_plain_loops
+from seqloom.nn.plain import use_plain_paths
 from seqloom.predictor import FORMAT, Predictor
 from seqloom.recipe import Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
@@ -69,7 +69,7 @@ def train(
     # build
     torch.manual_seed(recipe.seed)
     model = task.build(recipe.model)
-    use_plain_loops(model, recipe.training.plain)
+    use_plain_paths(model, recipe.training.plain)
 
     # fit
     done = fit(model, work, recipe.training, run, resume=resume)

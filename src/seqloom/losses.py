@@ -44,30 +44,42 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_features = torch.empty_like(features) if want_gradient else None
         grad_weight = torch.zeros_like(weight) if want_gradient else None
         grad_bias = torch.zeros_like(bias) if want_gradient and bias is not None else None
-        loss, nll = features.new_zeros(()), features.new_zeros(())
+        log_sums, nll = features.new_zeros(()), features.new_zeros(())
         for start in range(0, features.shape[0], ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
             chunk, gold = features[rows], targets[rows, None]
             logits = F.linear(chunk, weight, bias)  # (rows, symbols)
-            log_sum = logits.logsumexp(-1, keepdim=True)
-            chunk_nll = (log_sum - logits.gather(1, gold)).sum()
-            nll += chunk_nll
-            loss += chunk_nll
-            if smoothing:
-                uniform = log_sum.sum() - logits.sum() / num_symbols
-                loss += smoothing * (uniform - chunk_nll)
-            if grad_features is not None and grad_weight is not None:
-                grad = logits.sub_(log_sum).exp_()  # softmax
-                grad.scatter_add_(1, gold, grad.new_full(gold.shape, smoothing - 1.0))
-                if smoothing:
-                    grad.sub_(smoothing / num_symbols)
-                torch.mm(grad, weight, out=grad_features[rows])
-                grad_weight.addmm_(grad.T, chunk)
+            gold_logits = logits.gather(1, gold)
+            largest = logits.amax(-1, keepdim=True)
+            powers = logits.sub_(largest).exp_()
+            sums = powers.sum(-1, keepdim=True)
+            log_sum = largest + sums.log()  # (rows, 1)
+            nll += (log_sum - gold_logits).sum()
+            log_sums += log_sum.sum()
+            if grad_features is not None and grad_weight is not None:  # the softmax is powers / sums
+                torch.mm(powers, weight, out=grad_features[rows])
+                grad_features[rows] /= sums
+                grad_weight.addmm_(powers.T, chunk / sums)
                 if grad_bias is not None:
-                    grad_bias.add_(grad.sum(0))
+                    grad_bias.addmv_(powers.T, sums.reciprocal()[:, 0])
+        # Smoothing adds one term for all rows, gold symbols one entry a row: neither needs a pass over the logits.
+        uniform, summed = smoothing / num_symbols, features.sum(0)
+        loss = nll
+        if smoothing:
+            total = features.shape[0] * (0.0 if bias is None else bias.sum()) + weight.sum(0) @ summed
+            loss = (1 - smoothing) * nll + smoothing * log_sums - uniform * total
+        if grad_features is not None and grad_weight is not None:
+            grad_features -= (1 - smoothing) * F.embedding(targets, weight)
+            grad_weight.index_add_(0, targets, features, alpha=smoothing - 1)
+            if smoothing:
+                grad_features -= uniform * weight.sum(0)
+                grad_weight -= uniform * summed
+            if grad_bias is not None:
+                grad_bias.index_add_(0, targets, features.new_full((len(targets),), smoothing - 1))
+                grad_bias -= uniform * features.shape[0]
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
         ctx.mark_non_differentiable(nll)
-        return loss, nll
+        return loss.clone() if loss is nll else loss, nll
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -71,8 +71,8 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     recipe, others = check(Recipe, {**values, "model": model or ModelSettings()})
     problems = others + problems
     if not problems and getattr(model, "share_embeddings", False) and not recipe.text.joint:
-        problems.append("model.share_embeddings needs text.joint: one vocabulary for both sides")
-    if not problems and recipe.training.metric == "aer" and getattr(model, "decoder", None) != "attention":
+        problems.append("one table for both sides (model.share_embeddings, model.tie: source) needs text.joint")
+    if not problems and recipe.training.metric == "aer" and getattr(model, "decoder", "attention") != "attention":
         problems.append("training.metric: aer needs model.decoder: attention")
     if problems:
         raise RecipeError(problems, origin)

@@ -156,7 +156,7 @@ def test_data_check(recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(out)
 
 
-@pytest.mark.parametrize("what", ["attention", "cells", "models", "recipes", "tasks", "views"])
+@pytest.mark.parametrize("what", ["attention", "cells", "connections", "models", "recipes", "tasks", "views"])
 def test_list(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = said(capsys, "list", what)
     assert all(len(line.split(maxsplit=1)) == 2 for line in out.splitlines()), "every choice says what it is"

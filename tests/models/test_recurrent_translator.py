@@ -17,6 +17,7 @@ from seqloom.models import MODELS
 from seqloom.models.recurrent_translator import CellName, RecurrentTranslator, RecurrentTranslatorSettings
 from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS
+from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.masks import length_mask
 from seqloom.nn.recurrent import RecurrentStack, select_rows
 from seqloom.settings import validated
@@ -35,6 +36,15 @@ for _score in SCORES:
         for _fed in (False, True):
             name = f"{_score}-{_order}" + ("-fed" if _fed else "")
             KINDS[name] = dict(cell="gru", attention=_score, order=_order, input_feeding=_fed)
+for _connections in CONNECTIONS:
+    KINDS |= {
+        _connections: dict(connections=_connections, encoder_layers=3, decoder_layers=3),
+        f"{_connections}-bahdanau-fed": dict(
+            connections=_connections, encoder_layers=2, decoder_layers=3, order="bahdanau", input_feeding=True
+        ),
+        f"{_connections}-state": dict(connections=_connections, decoder_layers=3, decoder="state"),
+        f"{_connections}-context": dict(connections=_connections, decoder_layers=2, decoder="context"),
+    }
 KINDS |= {
     "deep": dict(encoder_layers=2, decoder_layers=2, order="bahdanau", input_feeding=True),
     "deeper-decoder": dict(encoder_layers=1, decoder_layers=3),
@@ -245,14 +255,27 @@ def test_bahdanau_looks_with_where_it_comes_from_luong_with_where_it_is(score: s
     assert (first["luong"][0] - first["luong"][1]).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("connections", sorted(CONNECTIONS))
 @pytest.mark.parametrize("num_layers", [1, 3])
-def test_bahdanau_starts_from_the_initial_state_of_the_top_layer(num_layers: int) -> None:
-    model, batch = build("dot-bahdanau", encoder_layers=num_layers, decoder_layers=num_layers), pairs()
+def test_bahdanau_starts_from_the_initial_state_of_the_top_layer(num_layers: int, connections: str) -> None:
+    deep = dict(encoder_layers=num_layers, decoder_layers=num_layers, connections=connections)
+    model, batch = build("dot-bahdanau", **deep), pairs()
     with torch.no_grad():
         memory, finals = model.encode(batch)
         expected = torch.einsum("bd,btd->bt", finals[-1].hidden, memory.values)
         expected = expected.masked_fill(~memory.mask, float("-inf")).softmax(-1)
         torch.testing.assert_close(model.align(batch)[:, 0], expected)
+
+
+@pytest.mark.parametrize("connections", sorted(CONNECTIONS))
+def test_a_step_reads_out_what_was_connected(connections: str) -> None:
+    """Without a readout the features of a `state` decoder are its stack's output: the top hidden state if plain."""
+    model, batch = build(f"{connections}-state"), pairs()
+    with torch.no_grad():
+        state, tokens = model.start(batch), torch.full((3,), 2)
+        features, after, _ = model.advance(tokens, state)
+        assert torch.equal(features, model.decoder.step(model.target_embedding(tokens), state.layers)[0])
+    assert torch.equal(features, after.layers[-1].hidden) == (connections == "plain")
 
 
 def test_input_feeding_feeds_the_last_features() -> None:
@@ -335,6 +358,10 @@ def test_a_tied_output_counts_its_weights_once() -> None:
             "attention must be one of additive, dot, multiplicative, scaled_dot; got 'aditive' "
             "(did you mean 'additive'?)",
         ),
+        (
+            dict(connections="residul"),
+            "connections must be one of dense, highway, plain, residual; got 'residul' (did you mean 'residual'?)",
+        ),
         (dict(cel="gru"), "cel is not a setting (did you mean 'cell'?)"),
         (dict(dropout=1.0), "dropout: must be less than 1; got 1.0"),
     ],
@@ -352,8 +379,9 @@ def test_settings_that_fit() -> None:
     assert RecurrentTranslatorSettings(readout_size=13).features_size == 13
 
 
-def test_the_settings_name_every_cell_and_score() -> None:
+def test_the_settings_name_every_cell_score_and_connection() -> None:
     fields = RecurrentTranslatorSettings.model_fields
     assert set(CellName.__args__) == set(CELLS)
     assert set(fields["attention"].annotation.__args__) == set(SCORES)
+    assert set(fields["connections"].annotation.__args__) == set(CONNECTIONS)
     assert MODELS["recurrent_translator"] == (RecurrentTranslatorSettings, RecurrentTranslator)

@@ -13,7 +13,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.masks import length_mask
-from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, run_compiled, select_rows, unroll, use_plain_loops
+from seqloom.nn.plain import use_plain_paths
+from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, run_compiled, select_rows, unroll
 
 BATCH, TIME, INPUT, HIDDEN = 5, 7, 3, 11
 LENGTHS = torch.tensor([4, 7, 1, 2, 6])
@@ -118,7 +119,7 @@ def test_a_layer_gives_the_same_plainly_and_watched(name: str, bidirectional: bo
     layer = RecurrentLayer(cell=name, input_size=INPUT, hidden_size=HIDDEN, bidirectional=bidirectional).double()
     inputs, seen = sequences(), {}
     fast = layer(inputs, None, LENGTHS)
-    use_plain_loops(layer)
+    use_plain_paths(layer)
     torch.testing.assert_close(layer(inputs, None, LENGTHS), fast)
     torch.testing.assert_close(layer(inputs, None, LENGTHS, watch=seen.__setitem__), fast)
     assert list(seen) == (["forward", "backward"] if bidirectional else ["forward"])
@@ -137,7 +138,7 @@ def test_padding_changes_nothing(name: str, bidirectional: bool) -> None:
     ).double()
     inputs = sequences()
     for plain in (False, True):
-        use_plain_loops(stack, plain)
+        use_plain_paths(stack, plain)
         outputs, finals = stack(inputs, lengths=LENGTHS)
         longer, same = stack(garbage_after(inputs, LENGTHS, 6), lengths=LENGTHS)
         torch.testing.assert_close(longer[:, :TIME], outputs)
@@ -185,8 +186,9 @@ def test_stepping_equals_the_whole_sequence(name: str, num_layers: int) -> None:
     outputs, finals = stack(inputs, starts)
     states, seen = starts, []
     for time in range(TIME):
-        states = stack.step(inputs[:, time], states, lambda layer, gates: seen.append(layer))
-        torch.testing.assert_close(states[-1].hidden, outputs[:, time])
+        output, states = stack.step(inputs[:, time], states, lambda layer, gates: seen.append(layer))
+        torch.testing.assert_close(output, outputs[:, time])
+        assert output is states[-1].hidden
     torch.testing.assert_close(states, finals)
     assert seen == [f"{layer}.forward" for layer in range(num_layers)] * TIME
 

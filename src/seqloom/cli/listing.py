@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-What = Literal["attention", "cells", "models", "recipes", "tasks", "views"]
+What = Literal["attention", "cells", "connections", "models", "recipes", "tasks", "views"]
 
 
 def list_choices(what: What | None = None, /) -> None:
@@ -39,6 +39,10 @@ def choices(what: What) -> dict[str, str]:
         from seqloom.nn.cells import CELLS
 
         return {name: _first_line(kind) for name, kind in CELLS.items()}
+    if what == "connections":
+        from seqloom.nn.connections import CONNECTIONS
+
+        return {name: _first_line(kind) for name, kind in CONNECTIONS.items()}
     if what == "attention":
         from seqloom.nn.attention import SCORES
 

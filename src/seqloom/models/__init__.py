@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
+from typing import Any
 
-MODELS = {"recurrent_translator": (RecurrentTranslatorSettings, RecurrentTranslator)}
+from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
+from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
+from seqloom.settings import ModelSettings
+
+MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
+    "recurrent_translator": (RecurrentTranslatorSettings, RecurrentTranslator),
+    "transformer_translator": (TransformerTranslatorSettings, TransformerTranslator),
+}

@@ -38,6 +38,9 @@ class RecurrentTranslatorSettings(ModelSettings):
     encoder_layers: int = Field(1, ge=1)
     decoder_layers: int = Field(1, ge=1)
     bidirectional: bool = True
+    connections: Literal["dense", "highway", "plain", "residual"] = Field(
+        "plain", description="what leads around each layer of encoder and decoder but the first"
+    )
     decoder: Literal["state", "context", "attention"] = "attention"
     attention: Literal["additive", "dot", "multiplicative", "scaled_dot"] = "multiplicative"
     order: Literal["luong", "bahdanau"] = "luong"
@@ -97,6 +100,7 @@ class RecurrentTranslator(nn.Module):
             hidden_size=s.hidden_size,
             num_layers=s.encoder_layers,
             bidirectional=s.bidirectional,
+            connections=s.connections,
             dropout=s.dropout,
         )
         self.attends = s.decoder == "attention"
@@ -108,6 +112,7 @@ class RecurrentTranslator(nn.Module):
             input_size=s.embedding_size + context_size + fed_size,
             hidden_size=s.hidden_size,
             num_layers=s.decoder_layers,
+            connections=s.connections,
             dropout=s.dropout,
         )
         if self.attends:
@@ -202,8 +207,7 @@ class RecurrentTranslator(nn.Module):
             else:
                 context = state.memory.summary
         parts = [part for part in (embedded, context, state.fed) if part is not None]
-        layers = self.decoder.step(torch.cat(parts, -1), state.layers, watch)
-        hidden = layers[-1].hidden
+        hidden, layers = self.decoder.step(torch.cat(parts, -1), state.layers, watch)  # (batch, hidden)
         if self.attends and not self.context_first:
             attended = self._look(hidden[:, None], state.memory)
             context, weights = attended.context[:, 0], attended.weights[:, 0]

@@ -39,7 +39,7 @@ def attend(scores: Tensor, values: Tensor, mask: Tensor | None) -> Attended:
 
 def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
     """Luong et al. 2015, eq. 8, "dot".  (batch, queries, d), (batch, keys, d) -> (batch, queries, keys)."""
-    return query @ keys.transpose(1, 2)
+    return query @ keys.transpose(-1, -2)
 
 
 def scaled_dot_scores(query: Tensor, keys: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.nn.cells import CELLS, Cell, Gates, HiddenState, LSTMState, State
+from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.masks import length_mask
 
 Watch = Callable[[str, Gates], None]  # called with a layer's name and the gates of all its steps, (batch, time, units)
@@ -53,13 +54,6 @@ def unroll(
         state, collected[time] = new, gates
     gates = {name: torch.stack([step[name] for step in collected], 1) for name in collected[0]}
     return Unrolled(torch.stack(hiddens, 1), state, gates)
-
-
-def use_plain_loops(module: nn.Module, plain: bool = True) -> None:
-    """Make every recurrent layer inside a module take the textbook loop instead of the compiled one (or back)."""
-    for layer in module.modules():
-        if isinstance(layer, RecurrentLayer):
-            layer.plain = plain
 
 
 def run_compiled(
@@ -133,7 +127,7 @@ class RecurrentLayer(nn.Module):
 
 
 class RecurrentStack(nn.Module):
-    """Layers on top of each other, with dropout between them."""
+    """Layers on top of each other, with dropout between them and a connection around each but the first."""
 
     def __init__(
         self,
@@ -143,6 +137,7 @@ class RecurrentStack(nn.Module):
         hidden_size: int,
         num_layers: int,
         bidirectional: bool = False,
+        connections: str = "plain",
         dropout: float = 0.0,
     ) -> None:
         """`hidden_size` is what a layer gives out: with two directions each has half of it."""
@@ -157,7 +152,13 @@ class RecurrentStack(nn.Module):
             )
             for index in range(num_layers)
         )
+        kind = CONNECTIONS[connections]
+        self.connections = nn.ModuleList(kind(size=hidden_size, num_seen=index) for index in range(1, num_layers))
         self.dropout = nn.Dropout(dropout)
+
+    def _connect(self, seen: Sequence[Tensor], output: Tensor) -> Tensor:
+        """What the layer above is given; the first layer changes the size, so nothing leads around it."""
+        return self.connections[len(seen) - 1](seen, output) if seen else output
 
     def forward(
         self,
@@ -170,24 +171,29 @@ class RecurrentStack(nn.Module):
         """(batch, time, input) -> (batch, time, hidden size), one final state a layer (directions side by side)."""
         starts = [None] * len(self.layers) if states is None else [[state] for state in states]
         finals: list[State] = []
+        seen: list[Tensor] = []  # what each layer gave to the one above, each (batch, time, hidden size)
         for index, (layer, start) in enumerate(zip(self.layers, starts, strict=True)):
             if index:
-                inputs = self.dropout(inputs)
+                inputs = self.dropout(seen[-1])
             within = None if watch is None else lambda name, gates, i=index: watch(f"{i}.{name}", gates)
-            inputs, final = layer(inputs, start, lengths, watch=within)
+            outputs, final = layer(inputs, start, lengths, watch=within)
+            seen.append(self._connect(seen, outputs))
             finals.append(type(final[0])(*(torch.cat(parts, -1) for parts in zip(*final, strict=True))))
-        return inputs, tuple(finals)
+        return seen[-1], tuple(finals)
 
-    def step(self, inputs: Tensor, states: tuple[State, ...], watch: Watch | None = None) -> tuple[State, ...]:
-        """One step of time through all layers: (batch, input) -> the next states; the top one is the output."""
+    def step(
+        self, inputs: Tensor, states: tuple[State, ...], watch: Watch | None = None
+    ) -> tuple[Tensor, tuple[State, ...]]:
+        """One step of time through all layers: (batch, input) -> (batch, hidden size), the next states."""
         new: list[State] = []
+        seen: list[Tensor] = []
         for index, (layer, state) in enumerate(zip(self.layers, states, strict=True)):
             if index:
-                inputs = self.dropout(inputs)
+                inputs = self.dropout(seen[-1])
             assert isinstance(layer, RecurrentLayer)
             state, gates = layer.step(inputs, state)
             if watch is not None:
                 watch(f"{index}.forward", gates)
-            inputs = state.hidden
+            seen.append(self._connect(seen, state.hidden))
             new.append(state)
-        return tuple(new)
+        return seen[-1], tuple(new)

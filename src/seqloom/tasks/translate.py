@@ -24,7 +24,7 @@ from seqloom.evaluation.metrics import TEXT_METRICS, corpus_scores
 from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import MODELS
-from seqloom.text.special import EOS, UNK_ID
+from seqloom.text.special import BOS, EOS, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.text.words import split_words
 from seqloom.training.loop import Validation
@@ -209,7 +209,9 @@ class Translation:
         from seqloom.inspection.trace import Trace
 
         ids = self.source.encode(source)
-        trace = Trace({"source": [*self.source.labels(ids), EOS], "target": [*self.target.labels(tokens), EOS]})
+        said = self.target.labels(tokens)
+        labels = {"source": [*self.source.labels(ids), EOS], "target": [*said, EOS], "target_in": [BOS, *said]}
+        trace = Trace(labels)
         with torch.inference_mode():
             model(collate_pairs([ids], [tokens]), trace=trace)
         return trace

@@ -1,0 +1,180 @@
+"""Multi-head attention (Vaswani et al. 2017, section 3.2): the same attention several times, in smaller spaces.
+
+`attend_heads` is `attention.attend` for all heads at once. While nobody watches it runs torch's fused kernel; with
+`watch` it is computed in the open and the weights are handed over. A test proves both equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqloom.nn.attention import attend, scaled_dot_scores
+from seqloom.nn.masks import causal_mask
+from seqloom.nn.positions import NoPositions
+
+WatchHeads = Callable[[Tensor], None]  # is given the weights (batch, heads, queries, keys)
+
+
+class KeysValues(NamedTuple):
+    """What is attended to: `keys` and `values`, both (batch, heads, time, head size)."""
+
+    keys: Tensor
+    values: Tensor
+
+
+def attend_heads(
+    query: Tensor,
+    memory: KeysValues,
+    mask: Tensor | None = None,
+    *,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    watch: WatchHeads | None = None,
+) -> Tensor:
+    """(batch, heads, queries, head size) -> context of the same shape.
+
+    Args:
+        query: what looks.
+        memory: what is looked at.
+        mask: True where a key is real; broadcastable to (batch, heads, queries, keys).
+        bias: added to the scores before the softmax.
+        causal: a query sees the keys up to its own place, both counted from the start.
+        dropout: share of weights left out, while training.
+        watch: is handed the weights; the fused kernel has none to show.
+    """
+    if watch is None:
+        return _fused(query, memory, mask, bias, causal, dropout)
+    scores = scaled_dot_scores(query, memory.keys)
+    if bias is not None:
+        scores = scores + bias
+    context, weights = attend(scores, memory.values, _joint_mask(mask, causal, query.shape[2], query.device))
+    watch(weights)
+    if dropout:
+        context = F.dropout(weights, dropout) @ memory.values
+    return context
+
+
+def _joint_mask(mask: Tensor | None, causal: bool, size: int, device: torch.device) -> Tensor | None:
+    if not causal:
+        return mask
+    earlier = causal_mask(size, device)
+    return earlier if mask is None else mask & earlier
+
+
+def _fused(
+    query: Tensor, memory: KeysValues, mask: Tensor | None, bias: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    if bias is not None or (causal and mask is not None):
+        mask, causal = _joint_mask(mask, causal, query.shape[2], query.device), False
+    seeing = None if mask is None else mask.any(-1, keepdim=True)
+    blind = seeing is not None and not bool(seeing.all())
+    added = mask if bias is None else bias
+    if mask is not None and (bias is not None or blind):  # finite, so that a row without a key has no NaN in it
+        added = query.new_zeros(()) if bias is None else bias
+        added = added.masked_fill(~mask, torch.finfo(query.dtype).min)
+    context = F.scaled_dot_product_attention(
+        query, memory.keys, memory.values, attn_mask=added, dropout_p=dropout, is_causal=causal
+    )
+    return context if not blind or seeing is None else torch.where(seeing, context, 0.0)  # zeros, as in `attend`
+
+
+def _unseen(weights: Tensor) -> None:
+    """Asks for the path in the open, for nobody's eyes."""
+
+
+def split_heads(vectors: Tensor, num_heads: int) -> Tensor:
+    """(batch, time, size) -> (batch, heads, time, head size), without a copy."""
+    return vectors.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def join_heads(vectors: Tensor) -> Tensor:
+    """(batch, heads, time, head size) -> (batch, time, size)."""
+    return vectors.transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Every position looks at every other, or (causal) at those before it; one product gives queries, keys, values."""
+
+    def __init__(
+        self, *, size: int, num_heads: int, positions: NoPositions, causal: bool = False, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        assert size % num_heads == 0, "checked where the model's settings are read"
+        self.num_heads, self.causal, self.dropout, self.plain = num_heads, causal, dropout, False
+        self.positions = positions
+        self.project = nn.Linear(size, 3 * size)
+        self.output = nn.Linear(size, size)
+        for block in self.project.weight.data.chunk(3):
+            nn.init.xavier_uniform_(block)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.project.bias)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        past: KeysValues | None = None,
+        *,
+        watch: WatchHeads | None = None,
+    ) -> tuple[Tensor, KeysValues]:
+        """(batch, time, size) -> (batch, time, size), and all keys and values so far, to go on from.
+
+        Args:
+            inputs: the positions that look; with `past`, those that follow it.
+            mask: True where a key is real; broadcastable to (batch, heads, queries, keys).
+            past: keys and values of the positions before.
+            watch: is handed the weights.
+        """
+        query, keys, values = (split_heads(part, self.num_heads) for part in self.project(inputs).chunk(3, -1))
+        offset = 0 if past is None else past.keys.shape[2]
+        query, keys = self.positions.rotate(query, offset), self.positions.rotate(keys, offset)
+        if past is not None:
+            keys, values = torch.cat([past.keys, keys], 2), torch.cat([past.values, values], 2)
+            if self.causal and query.shape[2] > 1:
+                allowed = causal_mask(keys.shape[2], keys.device)[offset:]
+                mask = allowed if mask is None else mask & allowed
+        memory = KeysValues(keys, values)
+        context = attend_heads(
+            query,
+            memory,
+            mask,
+            bias=self.positions.bias(query, keys.shape[2], offset),
+            causal=self.causal and past is None,
+            dropout=self.dropout if self.training else 0.0,
+            watch=_unseen if watch is None and self.plain else watch,
+        )
+        return self.output(join_heads(context)), memory
+
+
+class CrossAttention(nn.Module):
+    """The decoder looks at the encoded source; `prepare` is done once a sentence."""
+
+    def __init__(self, *, size: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_heads, self.dropout, self.plain = num_heads, dropout, False
+        self.query, self.memory = nn.Linear(size, size), nn.Linear(size, 2 * size)
+        self.output = nn.Linear(size, size)
+        for weight in (self.query.weight, self.output.weight, *self.memory.weight.data.chunk(2)):
+            nn.init.xavier_uniform_(weight)
+        for bias in (self.query.bias, self.memory.bias, self.output.bias):
+            nn.init.zeros_(bias)
+
+    def prepare(self, memory: Tensor) -> KeysValues:
+        """(batch, source, size) -> keys and values of all heads."""
+        return KeysValues(*(split_heads(part, self.num_heads) for part in self.memory(memory).chunk(2, -1)))
+
+    def forward(
+        self, inputs: Tensor, memory: KeysValues, mask: Tensor | None, *, watch: WatchHeads | None = None
+    ) -> Tensor:
+        """(batch, target, size), prepared memory -> (batch, target, size)."""
+        query = split_heads(self.query(inputs), self.num_heads)
+        dropout = self.dropout if self.training else 0.0
+        watch = _unseen if watch is None and self.plain else watch
+        return self.output(join_heads(attend_heads(query, memory, mask, dropout=dropout, watch=watch)))
