@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from conftest import tiny_recipe
 from seqloom.errors import RunError, UserError
 from seqloom.experiment import train
 from seqloom.tasks.translate import TranslationWork
-from seqloom.training.checkpoints import checkpoints_in
+from seqloom.training.checkpoints import checkpoints_in, load_tensors
 from seqloom.training.journal import read_journal
 
 
@@ -85,6 +86,37 @@ def test_a_crashed_run_resumes_to_the_same_bits(
     assert weights_of(run) == weights_of(tiny_run)
     steps = [e["step"] for e in read_journal(run / "journal.jsonl") if e["event"] == "validation"]
     assert steps == [8, 16, 24], "no step is told twice"
+
+
+TRANSFORMER = {
+    "kind": "transformer_translator",
+    "size": 12,
+    "num_heads": 3,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "feed_forward_size": 14,
+    "dropout": 0.3,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.1,
+}
+
+
+def test_a_crashed_transformer_with_moving_average_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = {**tiny_recipe(average=1, moving_average=0.9), "model": TRANSFORMER}
+    train(recipe, tmp_path / "whole")
+    run = tmp_path / "run"
+    for attempt, calls in enumerate((17, 9)):
+        with monkeypatch.context() as patch:
+            crash_after(patch, calls)
+            with pytest.raises(Crash):
+                train(recipe, run, resume=attempt > 0)
+    train(run, resume=True)
+    assert weights_of(run) == weights_of(tmp_path / "whole")
+    last = load_tensors(checkpoints_in(run)[-1].folder / "model.safetensors")
+    kept = load_tensors(run / "model" / "model.safetensors")
+    assert any(not torch.equal(kept[name], last[name]) for name in kept), "the average is kept, not the last weights"
 
 
 def command(*arguments: str) -> list[str]:

@@ -71,7 +71,8 @@ def test_trace_labels_and_rows(model: Predictor) -> None:
 
 def test_trace_equals_what_decoding_saw(model: Predictor) -> None:
     from seqloom.batches.collate import collate_sources
-    from seqloom.decoding import DecodingSettings, decode
+    from seqloom.decoding.search import decode
+    from seqloom.decoding.settings import DecodingSettings
 
     source = "the dogs did not sleep"
     batch = collate_sources([model.task.source.encode(source)])
@@ -92,7 +93,7 @@ def test_unknown_words_are_replaced_by_what_was_looked_at(model: Predictor) -> N
     """An answer that is all UNK must come out as source words, and never as <unk>."""
     import torch
 
-    from seqloom.decoding import Hypothesis
+    from seqloom.decoding.steps import Hypothesis
     from seqloom.text.special import UNK_ID
 
     attention = torch.tensor([[0.1, 0.7, 0.1, 0.1], [0.6, 0.1, 0.1, 0.2], [0.0, 0.0, 0.1, 0.9]])

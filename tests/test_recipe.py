@@ -60,7 +60,7 @@ def test_a_model_without_a_kind(model: object, message: str) -> None:
 def test_shared_embeddings_need_one_vocabulary() -> None:
     values = tiny_recipe()
     values["model"]["share_embeddings"] = True
-    with pytest.raises(RecipeError, match=r"share_embeddings needs text\.joint"):
+    with pytest.raises(RecipeError, match=r"share_embeddings.* needs text\.joint"):
         recipe_from(values)
 
 
@@ -83,6 +83,17 @@ def test_extends_replaces_a_corpus_whole_and_finds_shipped_recipes(tmp_path: Pat
     assert data.train.grammar is None
     assert data.valid.grammar == "en-es"
     assert list(data.test) == ["test"]
+
+
+def test_extends_with_another_kind_of_model_takes_nothing_of_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: demo.yaml\nmodel: {kind: transformer_translator, size: 12}\n")
+    model = load_recipe(tmp_path / "mine.yaml").model.model_dump()
+    assert model["kind"] == "transformer_translator"
+    assert model["size"] == 12
+    assert "cell" not in model
+    (tmp_path / "same.yaml").write_text("extends: demo.yaml\nmodel: {kind: recurrent_translator, cell: gru}\n")
+    model = load_recipe(tmp_path / "same.yaml").model.model_dump()
+    assert (model["cell"], model["embedding_size"]) == ("gru", 64)
 
 
 def test_names_of_recipes() -> None:

@@ -18,8 +18,11 @@ LEVELS = {
     "errors": 0,
     "settings": 1,
     "files": 1,
+    "folders": 1,
+    "answers": 1,
     "corpus": 2,
     "text": 2,
+    "decoding.settings": 2,
     "batches": 3,
     "kernels": 3,
     "nn": 4,
@@ -34,13 +37,27 @@ LEVELS = {
     "recipe": 10,
     "predictor": 11,
     "experiment": 12,
+    "export.translator": 12,  # answers without torch
     "export": 13,
     "serving": 13,
     "studio": 14,
     "cli": 15,
     "__main__": 16,
 }
-WITHOUT_TORCH = ("errors", "settings", "files", "corpus", "text", "evaluation", "inspection", "training.settings")
+WITHOUT_TORCH = (
+    "errors",
+    "settings",
+    "files",
+    "folders",
+    "answers",
+    "corpus",
+    "text",
+    "decoding.settings",
+    "evaluation",
+    "inspection",
+    "training.settings",
+    "export.translator",
+)
 
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path

@@ -3,62 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from seqloom.answers import Answer
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, read_pairs
-from seqloom.decoding import DecodingSettings
-from seqloom.errors import UserError, did_you_mean, one_of
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.errors import UserError, one_of
 from seqloom.evaluation.report import Evaluation
 from seqloom.files import read_json
+from seqloom.folders import find_model
+from seqloom.inspection.heads import HeadMeasures
 from seqloom.models import MODELS
 from seqloom.settings import ModelSettings, validated
 from seqloom.tasks.translate import Translated, Translation
 from seqloom.training.checkpoints import load_tensors, put_weights
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the model said to one text.
-
-    `score` is what answers are ranked by, `log_probability` the sum over `tokens`; `alternatives` holds the other
-    answers when more than one was asked for; `trace` shows how the answer came about.
-    """
-
-    source: str
-    text: str
-    score: float
-    log_probability: float
-    tokens: list[str]
-    token_log_probabilities: list[float]
-    finished: bool
-    alternatives: list[Answer] = field(default_factory=list, repr=False)
-    tracer: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def trace(self) -> Any:
-        """Attention and gates, computed when first asked for."""
-        assert self.tracer is not None
-        return self.tracer()
-
-    def to_dict(self) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            "source": self.source,
-            "text": self.text,
-            "score": round(self.score, 6),
-            "log_probability": round(self.log_probability, 6),
-            "tokens": self.tokens,
-            "token_log_probabilities": [round(value, 6) for value in self.token_log_probabilities],
-            "finished": self.finished,
-        }
-        if self.alternatives:
-            values["alternatives"] = [other.to_dict() for other in self.alternatives]
-        return values
 
 
 class Predictor:
@@ -98,7 +60,7 @@ class Predictor:
         self, texts: Sequence[str], progress: Callable[[int], None] | None = None, **decoding: Any
     ) -> list[Answer]:
         """Answer many texts; the order is kept."""
-        found = self.task.translate(self.model, texts, self._decoding(decoding), progress)
+        found = self.task.translate(self.model, texts, self.decoding.overridden(decoding), progress)
         return [self._answer(translated) for translated in found]
 
     def evaluate(
@@ -111,22 +73,22 @@ class Predictor:
     ) -> tuple[Evaluation, list[str]]:
         """Quality on a corpus with references, and the answers."""
         pairs = list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else list(corpus)
-        return self.task.evaluate(self.model, name, pairs, self._decoding(decoding), progress, **(options or {}))
+        return self.task.evaluate(self.model, name, pairs, self.decoding.overridden(decoding), progress, **(options or {}))
 
     def trace(self, source: str, target: str | None = None) -> Any:
         """How the model gets from a source to a target (its own answer when none is given)."""
         return self.task.trace(self.model, source, self.task.target.encode(target)) if target else self(source).trace
 
-    def _decoding(self, overrides: dict[str, Any]) -> DecodingSettings:
-        values = {**self.decoding.model_dump(), **overrides}
-        if values["n_best"] > values["beam_size"] and values["method"] == "beam":
-            values["beam_size"] = values["n_best"]
-        return validated(DecodingSettings, values, "decoding")
+    def head_measures(
+        self, pairs: Sequence[Pair], progress: Callable[[float], None] | None = None
+    ) -> list[HeadMeasures]:
+        """What every attention head of a Transformer looks at, and what changes without it."""
+        return self.task.head_measures(self.model, pairs, progress)
 
     def _answer(self, translated: Translated) -> Answer:
         answers = []
         for hypothesis, text in zip(translated.hypotheses, translated.texts, strict=True):
-            tokens = hypothesis.tokens
+            tokens, chances = hypothesis.tokens, hypothesis.token_log_probabilities
             answers.append(
                 Answer(
                     source=translated.source,
@@ -134,8 +96,8 @@ class Predictor:
                     score=hypothesis.score,
                     log_probability=hypothesis.log_probability,
                     tokens=self.task.target.labels(tokens),
-                    token_log_probabilities=hypothesis.token_log_probabilities,
                     finished=hypothesis.finished,
+                    chances=lambda c=chances: c,  # type: ignore[misc]
                     tracer=lambda t=tokens: self.task.trace(self.model, translated.source, t),  # type: ignore[misc]
                 )
             )
@@ -150,17 +112,3 @@ def _check_sizes(settings: ModelSettings, weights: dict[str, Any], origin: str) 
     for name, value in settings.model_dump().items():
         if isinstance(value, int) and value > largest:
             raise UserError(f"{origin} does not fit its settings: {name} is {value:,}, more than anything in the file")
-
-
-def find_model(path: str | Path) -> Path:
-    """The model folder at a path: the folder itself, or `model` inside a run folder."""
-    path = Path(path).expanduser()
-    for folder in (path, path / "model"):
-        if (folder / "config.json").is_file():
-            return folder
-    if (path / "recipe.yaml").is_file():
-        raise UserError(f"{path}: this run has no model yet; finish it with 'seqloom train {path} --resume'")
-    if not path.exists():
-        near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
-        raise UserError(f"{path}: there is no such model or run folder{near}")
-    raise UserError(f"{path}: not a model folder (it has no config.json) nor a run with a model")

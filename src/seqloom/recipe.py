@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, SerializeAsAny, model_validator
 
 from seqloom.corpus.readers import CorpusSettings
-from seqloom.decoding.steps import DecodingSettings
+from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import RecipeError, UserError, one_of
 from seqloom.models import MODELS
 from seqloom.settings import ModelSettings, Settings, apply_overrides, check, read_yaml
@@ -104,12 +104,21 @@ def read_extended(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections are merged setting by setting; a corpus of `data` is replaced whole: half of one means nothing."""
+    """Sections are merged setting by setting, with two exceptions, because half of either means nothing.
+
+    A corpus of `data` is replaced whole, and so is a `model` whose kind changes.
+    """
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = ({**old, **value} if key == "data" else _merged(old, value)) if both else value  # type: ignore
+        if not isinstance(old, Mapping) or not isinstance(value, Mapping):
+            result[key] = value
+        elif key == "data":
+            result[key] = {**old, **value}
+        elif key == "model" and value.get("kind", old.get("kind")) != old.get("kind"):
+            result[key] = value
+        else:
+            result[key] = _merged(old, value)
     return result
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from conftest import tiny_recipe
+from seqloom.cli.listing import What
 from seqloom.cli.main import VERBS, run
 
 
@@ -156,10 +158,53 @@ def test_data_check(recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(out)
 
 
-@pytest.mark.parametrize("what", ["attention", "cells", "connections", "models", "recipes", "tasks", "views"])
+@pytest.mark.parametrize("what", sorted({*get_args(What)} - {"parameters"}))
 def test_list(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = said(capsys, "list", what)
     assert all(len(line.split(maxsplit=1)) == 2 for line in out.splitlines()), "every choice says what it is"
+    found = json.loads(said(capsys, "list", what, "--format", "json")[0])
+    assert [line.split(maxsplit=1) for line in out.splitlines()] == [[name, about] for name, about in found.items()]
+
+
+def test_list_names_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "list")[0] == "seqloom list " + "|".join(get_args(What)) + "\n"
+    assert json.loads(said(capsys, "list", "--format", "json")[0]) == {"tables": list(get_args(What))}
+
+
+def test_list_parameters(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tiny run: a GRU with embeddings of 10 and 12 hidden units, 6 a direction of the encoder."""
+    out, _ = said(capsys, "list", "parameters", tiny_run)
+    assert said(capsys, "list", "parameters", tiny_run / "model")[0] == out
+    rows = {line.split()[0]: re.split(r"  +", line) for line in out.splitlines() if line}
+    assert rows["encoder.layers.0.cells.1"][1:4] == ["3(mn + n² + n) + n", "3(10·6 + 6² + 6) + 6", "312"]
+    assert rows["score"][1:4] == ["qk", "12·12", "144"]
+    assert rows["n"][1].startswith("size of what it gives out")
+    found = json.loads(said(capsys, "list", "parameters", tiny_run, "--format", "json")[0])
+    total = found["parameters"]
+    assert total == sum(part["parameters"] for part in found["parts"])
+    assert rows["total"][1:] == [f"{total:,}", "100.0%"]
+    assert sum(part["share"] for part in found["parts"]) == pytest.approx(1, abs=1e-5)
+    assert f"{4 * total:,} bytes" in out
+    header = (tiny_run / "model" / "model.safetensors").stat().st_size - found["bytes"]
+    assert 0 < header < 4000, "the file is its weights and a short header"
+
+
+def test_list_parameters_fits_a_terminal() -> None:
+    from seqloom.cli.listing import describe_parameters, render_parameters
+    from seqloom.models import MODELS
+
+    large: list[dict[str, Any]] = [
+        {"kind": "recurrent_translator", "cell": "lstm_peephole", "connections": "dense", "encoder_layers": 2},
+        {"kind": "recurrent_translator", "cell": "gru", "share_embeddings": True, "tie_output": True},
+        {"kind": "transformer_translator", "size": 512, "feed_forward_size": 2048, "feed_forward": "swiglu"}
+        | {"connections": "highway", "positions": "relative", "encoder_layers": 1, "decoder_layers": 1},
+    ]
+    for values in large:
+        settings, model = MODELS[values["kind"]]
+        built = model(settings(**values), source_symbols=10_000, target_symbols=10_000)
+        shown = render_parameters(describe_parameters(built, Path("runs/large/model")))
+        assert max(map(len, shown.splitlines())) <= 100
+        assert ("= source_embedding.weight" in shown) == ("share_embeddings" in values)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +218,11 @@ def test_list(what: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "demo", "--set", "model.cel=gru"], "model.cel is not a setting (did you mean 'cell'?)"),
         (["predict", "nowhere", "x"], "nowhere: there is no such model or run folder"),
         (["list", "cels"], "cels"),
+        (["list", "cells", "runs/demo"], "list cells takes no model; a model goes with 'seqloom list parameters"),
+        (["list", "parameters"], "list parameters needs a model, such as 'seqloom list parameters runs/demo'"),
+        (["list", "parameters", "nowhere"], "nowhere: there is no such model or run folder"),
+        (["list", "parameters", "demo"], "demo: a recipe's vocabularies get their size in training; give a run"),
+        (["list", "parameters", "mine.yaml"], "mine.yaml: a recipe's"),
         (["look", "nowhere", "atention", "x"], "atention"),
         (["evaluate", "nowhere"], "nowhere"),
     ],

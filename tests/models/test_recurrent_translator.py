@@ -255,8 +255,7 @@ def test_bahdanau_looks_with_where_it_comes_from_luong_with_where_it_is(score: s
     assert (first["luong"][0] - first["luong"][1]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("connections", sorted(CONNECTIONS))
-@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize(("num_layers", "connections"), [(1, "plain"), *((3, name) for name in sorted(CONNECTIONS))])
 def test_bahdanau_starts_from_the_initial_state_of_the_top_layer(num_layers: int, connections: str) -> None:
     deep = dict(encoder_layers=num_layers, decoder_layers=num_layers, connections=connections)
     model, batch = build("dot-bahdanau", **deep), pairs()
@@ -362,6 +361,19 @@ def test_a_tied_output_counts_its_weights_once() -> None:
             dict(connections="residul"),
             "connections must be one of dense, highway, plain, residual; got 'residul' (did you mean 'residual'?)",
         ),
+        *(
+            (
+                dict(connections=connections, encoder_layers=layers, decoder=decoder),
+                f"connections: {connections} has no layer to lead around with encoder_layers: {layers} and "
+                "decoder_layers: 1; raise one of them, or leave connections plain",
+            )
+            for connections, layers, decoder in [
+                ("residual", 1, "attention"),
+                ("dense", 1, "state"),
+                ("highway", 2, "state"),  # of the encoder's top layer only the state is used
+                ("highway", 2, "context"),
+            ]
+        ),
         (dict(cel="gru"), "cel is not a setting (did you mean 'cell'?)"),
         (dict(dropout=1.0), "dropout: must be less than 1; got 1.0"),
     ],
@@ -377,6 +389,8 @@ def test_settings_that_fit() -> None:
     assert RecurrentTranslatorSettings(tie_output=True, embedding_size=7, readout_size=7).features_size == 7
     assert RecurrentTranslatorSettings(tie_output=True, embedding_size=7).features_size == 7
     assert RecurrentTranslatorSettings(readout_size=13).features_size == 13
+    for fits in (dict(encoder_layers=2), dict(decoder_layers=2), dict(encoder_layers=3, decoder="state")):
+        assert RecurrentTranslatorSettings(connections="residual", **fits).connections == "residual"
 
 
 def test_the_settings_name_every_cell_score_and_connection() -> None:

@@ -12,7 +12,7 @@ import torch
 from seqloom.batches.collate import collate_pairs
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings
-from seqloom.decoding import DecodingSettings
+from seqloom.decoding.settings import DecodingSettings
 from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
 from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS

@@ -46,8 +46,9 @@ def evaluate(
     overrides
         A decoding setting, such as --set beam_size=1.
     """
-    from seqloom.cli.output import emit, output_to
+    from seqloom.cli.output import emit, note, output_to
     from seqloom.corpus.readers import read_pairs
+    from seqloom.evaluation.metrics import looks_tokenized
     from seqloom.predictor import Predictor
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
@@ -59,6 +60,8 @@ def evaluate(
     with output_to(output) as out:
         for index, (name, corpus) in enumerate(corpora.items()):
             pairs = list(read_pairs(corpus))
+            if not tokenized and looks_tokenized([pair.target for pair in pairs]):
+                note(f"{name}: the references look tokenised already; --tokenized counts their tokens as they are")
             with Progress(f"evaluating {name}") as progress:
 
                 def tell(done: int, total: int = len(pairs), bar: Progress = progress) -> None:
@@ -76,7 +79,7 @@ def evaluate(
 def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:
     """Name -> corpus: what --data says, else the test corpora of the run's recipe."""
     from seqloom.errors import UserError, one_of
-    from seqloom.predictor import find_model
+    from seqloom.folders import find_model
     from seqloom.recipe import load_recipe
 
     if data:

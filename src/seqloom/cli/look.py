@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-ViewName = Literal["attention", "gates", "lengths"]
+ViewName = Literal["attention", "gates", "heads", "lengths"]
 VIEWS = {
-    "attention": "which source words each target word was made from",
+    "attention": "which source words each target word was made from; every head of a Transformer",
     "gates": "what a recurrent layer's gates did at each step",
+    "heads": "what each head of a Transformer looks at, and how much the model needs it",
     "lengths": "quality against sentence length, for one or several models",
 }
+OPTIONS = {
+    "attention": ("target", "all-heads", "site", "layer", "head"),
+    "gates": ("target", "side", "layer", "direction"),
+    "heads": ("data", "test", "sentences"),
+    "lengths": ("compare", "data", "test"),
+}
+"""What each view takes besides --save."""
+
+SENTENCES = 100
 
 
 def look(
@@ -20,14 +30,18 @@ def look(
     view: ViewName,
     /,
     *texts: str,
-    target: str | None = None,
     save: Path | None = None,
-    side: Literal["encoder", "decoder"] = "encoder",
-    layer: int = 0,
-    direction: Literal["forward", "backward"] = "forward",
-    compare: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    target: str | None = None,
+    all_heads: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    site: Literal["encoder", "decoder", "cross", "all"] | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    side: Literal["encoder", "decoder"] | None = None,
+    direction: Literal["forward", "backward"] | None = None,
     data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     test: str | None = None,
+    sentences: int | None = None,
+    compare: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
 ) -> None:
     """Look inside a model: on the terminal, or drawn into a file.
 
@@ -38,57 +52,164 @@ def look(
     model
         A model folder or a run folder.
     view
-        attention: the alignment matrix. gates: gate activations over time. lengths: quality against length.
+        attention: who looks at whom in one sentence. gates: gate activations over time. heads: what each head does over
+        many sentences. lengths: quality against length.
     texts
         The text to answer while being watched (attention, gates).
-    target
-        Watch the model while it is led along this answer instead of its own.
     save
         Draw into this file: .svg, .png or .pdf.
-    side
-        gates: of the encoder or the decoder.
+    target
+        attention, gates: watch the model while it is led along this answer instead of its own.
+    all_heads
+        attention: every head of a Transformer by itself.
+    site
+        attention: heads of the encoder, of the decoder among its own words, or across from decoder to source (cross).
     layer
-        gates: which layer, from 0.
+        attention: the mean of a layer's heads, from 0 (site: cross). gates: which layer (0).
+    head
+        attention: one head of that layer, from 0.
+    side
+        gates: of the encoder (default) or the decoder.
     direction
-        gates: which direction of a bidirectional layer.
+        gates: which direction of a bidirectional layer (forward).
+    data
+        heads, lengths: data as in `seqloom evaluate`; default: of the run's recipe, its validation data for heads, its
+        first test data for lengths.
+    test
+        heads, lengths: name of a test corpus of the recipe, or `all` of them together.
+    sentences
+        heads: how many to measure (100).
     compare
         lengths: further models to draw into the same plot; may be repeated.
-    data
-        lengths: test data, as in `seqloom evaluate`; default: that of the run's recipe.
-    test
-        lengths: name of a test corpus of the recipe, or `all` of them together.
     """
-    from seqloom.cli.output import note, read_texts, use_colour
-    from seqloom.errors import UserError
-    from seqloom.predictor import Predictor
+    from seqloom.cli.output import note
 
+    given = {
+        "target": target,
+        "all-heads": all_heads,
+        "site": site,
+        "layer": layer,
+        "head": head,
+        "side": side,
+        "direction": direction,
+        "data": data,
+        "test": test,
+        "sentences": sentences,
+        "compare": compare,
+    }
+    _check(
+        view, texts, {name for name, value in given.items() if value is not None and value is not False and value != ()}
+    )
     if view == "lengths":
-        if texts or target:
-            raise UserError("look lengths takes test data (--data, --test), not a text")
         shown = _lengths([model, *compare], data, test, save)
+    elif view == "heads":
+        shown = _heads(model, data, test, SENTENCES if sentences is None else sentences, save)
+    elif view == "attention":
+        shown = _attention(model, texts, target, save, all_heads, site, layer, head)
     else:
-        if compare or data or test:
-            raise UserError(f"--compare, --data and --test are for look lengths; look {view} takes one text")
-        lines = read_texts(texts, None)
-        if len(lines) != 1:
-            raise UserError(f"look {view} takes one text in quotes; got {len(lines)}")
-        predictor = Predictor.load(model)
-        trace = predictor.trace(lines[0], target)
-        if view == "attention":
-            from seqloom.inspection.attention import draw_attention
-
-            shown = draw_attention(trace, save, colour=use_colour())
-        else:
-            from seqloom.inspection.gates import draw_gates
-
-            shown = draw_gates(trace, save, side=side, layer=layer, direction=direction, colour=use_colour())
+        shown = _gates(model, texts, target, save, side or "encoder", layer or 0, direction or "forward")
     if save is None:
         print(shown)
     else:
         note(f"drawn into {save}")
 
 
-def _lengths(models: list[Path], data: tuple[str, ...], test: str | None, save: Path | None) -> object:
+def _check(view: ViewName, texts: tuple[str, ...], given: set[str]) -> None:
+    """An option that does nothing for this view is a mistake."""
+    from seqloom.errors import UserError
+
+    if texts and "target" not in OPTIONS[view]:
+        raise UserError(f"look {view} takes data (--data, --test), not a text")
+    for name in sorted(given - set(OPTIONS[view])):
+        others = " and ".join(f"look {other}" for other, takes in OPTIONS.items() if name in takes)
+        takes = ", ".join(f"--{option}" for option in OPTIONS[view])
+        raise UserError(f"--{name} is for {others}; look {view} takes --save, {takes}")
+
+
+def _trace(model: Path, view: str, texts: tuple[str, ...], target: str | None) -> Any:
+    from seqloom.cli.output import read_texts
+    from seqloom.errors import UserError
+    from seqloom.predictor import Predictor
+
+    lines = read_texts(texts, None)
+    if len(lines) != 1:
+        raise UserError(f"look {view} takes one text in quotes; got {len(lines)}")
+    return Predictor.load(model).trace(lines[0], target)
+
+
+def _attention(
+    model: Path,
+    texts: tuple[str, ...],
+    target: str | None,
+    save: Path | None,
+    all_heads: bool,
+    site: str | None,
+    layer: int | None,
+    head: int | None,
+) -> str:
+    from seqloom.cli.output import use_colour
+    from seqloom.errors import UserError
+    from seqloom.inspection.attention import draw_all_heads, draw_attention, draw_head
+
+    apart = all_heads or site == "all" or (site is not None and layer is None)
+    if head is not None and (apart or layer is None):
+        raise UserError("--head picks one head of one layer; say which: --site cross --layer 0 --head 0")
+    trace = _trace(model, "attention", texts, target)
+    if apart:
+        return draw_all_heads(trace, save, site=None if site == "all" else site, layer=layer, colour=use_colour())
+    if layer is not None:
+        return draw_head(trace, save, site=site or "cross", layer=layer, head=head, colour=use_colour())
+    return draw_attention(trace, save, colour=use_colour())
+
+
+def _gates(
+    model: Path, texts: tuple[str, ...], target: str | None, save: Path | None, side: str, layer: int, direction: str
+) -> str:
+    from seqloom.cli.output import use_colour
+    from seqloom.inspection.gates import draw_gates
+
+    trace = _trace(model, "gates", texts, target)
+    return draw_gates(trace, save, side=side, layer=layer, direction=direction, colour=use_colour())
+
+
+def _heads(model: Path, data: tuple[str, ...], test: str | None, sentences: int, save: Path | None) -> str:
+    from seqloom.cli.output import use_colour
+    from seqloom.corpus.readers import read_pairs
+    from seqloom.errors import UserError
+    from seqloom.inspection.heads import draw_heads
+    from seqloom.predictor import Predictor
+    from seqloom.tasks.translate import sample_pairs
+    from seqloom.training.progress import Progress
+
+    if sentences < 1:
+        raise UserError(f"--sentences must be at least 1; got {sentences}")
+    predictor = Predictor.load(model)
+    corpora = _corpora(model, data, test)
+    pairs = sample_pairs([pair for corpus in corpora.values() for pair in read_pairs(corpus)], sentences)
+    if not pairs:
+        raise UserError("there is no sentence to measure heads on; the corpus is empty")
+    with Progress("measuring heads") as progress:
+        measures = predictor.head_measures(pairs, lambda share: progress.update(share, f"{len(pairs)} sentences"))
+    sample = f"{len(pairs)} sentence{'s' if len(pairs) > 1 else ''} of {' and '.join(corpora)}"
+    return draw_heads(measures, save, sample=sample, title=f"attention heads of {_name(model)}", colour=use_colour())
+
+
+def _corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:
+    """Name -> corpus: what --data or --test says, else the validation corpus of the run's recipe."""
+    from seqloom.cli.evaluate import chosen_corpora
+    from seqloom.errors import UserError
+    from seqloom.predictor import find_model
+    from seqloom.recipe import load_recipe
+
+    if data or test:
+        return chosen_corpora(model, data, test)
+    recipe = find_model(model).parent / "recipe.yaml"
+    if not recipe.is_file():
+        raise UserError(f"{model}: a model folder has no data of its own; give --data FILE")
+    return {"valid": load_recipe(recipe).data.valid}
+
+
+def _lengths(models: list[Path], data: tuple[str, ...], test: str | None, save: Path | None) -> str:
     from seqloom.cli.evaluate import chosen_corpora
     from seqloom.corpus.readers import read_pairs
     from seqloom.inspection.lengths import draw_lengths
@@ -99,5 +220,10 @@ def _lengths(models: list[Path], data: tuple[str, ...], test: str | None, save: 
     series = {}
     for path in models:
         report, _ = Predictor.load(path).evaluate(pairs, "+".join(corpora))
-        series[path.name if path.name != "model" else path.parent.name] = report.buckets
+        series[_name(path)] = report.buckets
     return draw_lengths(series, save)
+
+
+def _name(model: Path) -> str:
+    """A model's name in pictures: the folder's, or the run's it lies in."""
+    return model.name if model.name != "model" else model.parent.name

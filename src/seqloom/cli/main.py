@@ -16,7 +16,7 @@ VERBS = {
     "evaluate": ("seqloom.cli.evaluate:evaluate", "Measure a model on test data."),
     "look": ("seqloom.cli.look:look", "Look inside a model: attention, gates, quality by length."),
     "data": ("seqloom.cli.data:app", "Look after data: 'data check' finds problems with file and line."),
-    "list": ("seqloom.cli.listing:list_choices", "Show what there is to choose from: recipes, cells, attention …"),
+    "list": ("seqloom.cli.listing:list_choices", "Show what there is to choose from, or count a model's parameters."),
 }
 
 

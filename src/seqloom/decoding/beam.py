@@ -8,14 +8,10 @@ import torch
 from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
-from seqloom.decoding.steps import DecodingSettings, Hypothesis, Steppable, limits, next_log_probabilities
+from seqloom.decoding.settings import DecodingSettings, length_normaliser
+from seqloom.decoding.steps import Hypothesis, Steppable, limits, next_log_probabilities
 from seqloom.nn.recurrent import select_rows
 from seqloom.text.special import BOS_ID, EOS_ID
-
-
-def length_normaliser(length: int, penalty: float) -> float:
-    """Wu et al. 2016, eq. 14: ((5 + length) / 6) ** penalty; 1 when the penalty is 0."""
-    return float(((5 + length) / 6) ** penalty)
 
 
 def coverage_bonus(coverage: Tensor, penalty: float) -> Tensor:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
-from seqloom.decoding.steps import DecodingSettings, Hypothesis, Steppable, limits, next_log_probabilities
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.decoding.steps import Hypothesis, Steppable, limits, next_log_probabilities
 from seqloom.nn.recurrent import select_rows
 from seqloom.text.special import BOS_ID, EOS_ID
 

@@ -103,6 +103,11 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str], *, lowerca
     return 100.0 * hits / len(references)
 
 
+def looks_tokenized(texts: Sequence[str]) -> bool:
+    """Whether most texts end in a full stop that stands alone, as tokenised text does."""
+    return sum(text.endswith(" .") for text in texts) > len(texts) / 2
+
+
 def assert_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Fail on input that no caller of ours should produce: an empty test set, or lists that do not match."""
     assert not isinstance(hypotheses, str), "expected a list of texts, got one text"
@@ -116,13 +121,9 @@ def _sacrebleu_metric(name: str, *, lowercase: bool, tokenized: bool, effective_
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     if name == "bleu":
-        # `force` only silences the advice to detokenise, which is pointless once the caller has said so.
-        return BLEU(
-            lowercase=lowercase,
-            tokenize="none" if tokenized else "13a",
-            force=tokenized,
-            effective_order=effective_order,
-        )
+        # `force` only silences advice to detokenise in the middle of our progress; `looks_tokenized` gives it in ours.
+        tokenize = "none" if tokenized else "13a"
+        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, effective_order=effective_order)
     if name == "chrf":
         return CHRF(lowercase=lowercase)
     if name == "ter":

@@ -36,14 +36,14 @@ SUFFIXES = (".svg", ".png", ".pdf")
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9", "#e69f00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARK = "#d55e00"
-INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9dde2"
+INK, FAINT, RULE, OUTLINE = "#222222", "#6b6b6b", "#d9dde2", "#aab2bb"
 
 # Sizes in inches, font sizes in points.
 CELL = 0.32
 MOST_CELLS = 60
 MARGIN = 0.14
 PAD = 0.06
-LABEL, SMALL, TITLE = 9.0, 7.5, 10.5
+LABEL, SMALL, TINY, TITLE = 9.0, 7.5, 6.5, 10.5
 DPI = 150
 SLANT = 45.0
 
@@ -67,7 +67,10 @@ _lock = threading.RLock()
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One heat map: (rows, columns) values, a label for each row and column, and cells (row, column) to frame."""
+    """One heat map: (rows, columns) values, a label for each row and column, and cells (row, column) to frame.
+
+    With `numbers` the values are written into their cells, instead of a bar of colours beside them.
+    """
 
     matrix: Any
     rows: Sequence[str]
@@ -76,6 +79,21 @@ class Panel:
     marks: Iterable[tuple[int, int]] = ()
     low: float | None = None
     high: float | None = None
+    numbers: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A grid of small heat maps that share their labels: one (columns of the grid, rows, columns) array a line.
+
+    `names` name the lines; the columns of the grid are heads, counted from 0.
+    """
+
+    title: str
+    lines: Sequence[Any]
+    names: Sequence[str]
+    rows: Sequence[str]
+    columns: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +147,7 @@ def panels(
     *,
     across: int | None = None,
     marks_label: str = "gold alignment",
+    caption: str = "",
 ) -> Path:
     """Draw several heat maps in one figure, `across` of them side by side (as many as fit a page if None)."""
     assert items, "no panel to draw"
@@ -143,8 +162,9 @@ def panels(
         content = across * wide + (across - 1) * gap if len(items) > 1 else places[0].width
         heading = _Heading(title, content)
         marked = any(tuple(item.marks) for item in items)
-        footer = 0.26 if marked else 0.0
-        width = max(content, heading.width) + 2 * MARGIN
+        notes = _Notes(caption, content)
+        footer = notes.height + (0.26 if marked else 0.0) + (0.1 if caption else 0.0)
+        width = max(content, heading.width, notes.width) + 2 * MARGIN
         height = heading.height + num_rows * high + (num_rows - 1) * gap + footer + 2 * MARGIN
         page = figure(width, height)
         heading.write(page)
@@ -153,7 +173,8 @@ def panels(
             top = height - MARGIN - heading.height - (index // across) * (high + gap)
             _paint(page, item, place, left, top)
         if marked:
-            _mark_legend(page, marks_label)
+            _mark_legend(page, marks_label, MARGIN + notes.height)
+        notes.write(page)
         return _save(page, target)
 
 
@@ -206,7 +227,7 @@ def _place(item: Panel) -> _Place:
     left = max(_text_size(shown(label))[0] for label in item.rows) + PAD
     title_size = _text_size(item.title, TITLE)
     title_height = title_size[1] + 0.1 if item.title else 0.0
-    bar = 0.12 + 0.09 + 0.05 + _bar_label_width(item)
+    bar = 0.0 if item.numbers else 0.12 + 0.09 + 0.05 + _bar_label_width(item)
     if slanted:
         angle = math.radians(SLANT)
         label_height = longest * math.sin(angle) + 0.13 * math.cos(angle)
@@ -248,6 +269,9 @@ def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> No
     if item.title:
         page.text(left / page_width, top / page_height, item.title, fontsize=TITLE, color=INK, ha="left", va="top")
     _draw_marks(axes, item.marks)
+    if item.numbers:
+        _write_numbers(axes, values, low, high)
+        return
     bar_height = min(place.inner_height, 1.25)
     bar = _axes(
         page,
@@ -262,9 +286,22 @@ def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> No
 def _cells(axes: Any, values: np.ndarray, low: float, high: float, *, grid: bool) -> Any:
     colours = _colour_map(low, high)
     if grid and values.size <= MOST_CELLS**2:
-        return axes.pcolormesh(values, cmap=colours, vmin=low, vmax=high, edgecolors=RULE, linewidth=0.4)
+        # A cell without a value is left out altogether, so that it cannot be taken for a zero.
+        edges = RULE if np.isfinite(values).all() else [RULE if known else "none" for known in np.isfinite(values).flat]
+        return axes.pcolormesh(values, cmap=colours, vmin=low, vmax=high, edgecolors=edges, linewidth=0.4)
     extent = (0, values.shape[1], values.shape[0], 0)
     return axes.imshow(values, cmap=colours, vmin=low, vmax=high, extent=extent, aspect="auto", interpolation="nearest")
+
+
+def _write_numbers(axes: Any, values: np.ndarray, low: float, high: float) -> None:
+    colours = _colour_map(low, high)
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            red, green, blue, _ = colours((value - low) / (high - low))
+            dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.55  # about as bright as the eye finds them
+            text = f"{value:.2f}" if abs(value) < 9.995 else f"{value:.0f}"
+            style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": TINY}
+            axes.text(column + 0.5, row + 0.5, text.replace("-", "−"), color="#ffffff" if dark else INK, **style)
 
 
 def _draw_marks(axes: Any, marks: Iterable[tuple[int, int]]) -> None:
@@ -278,14 +315,14 @@ def _draw_marks(axes: Any, marks: Iterable[tuple[int, int]]) -> None:
             )
 
 
-def _mark_legend(page: Any, label: str) -> None:
+def _mark_legend(page: Any, label: str, bottom: float) -> None:
     from matplotlib.patches import Rectangle
 
     width, height = page.get_size_inches()
     side = 0.11
     page.add_artist(
         Rectangle(
-            (MARGIN / width, MARGIN / height),
+            (MARGIN / width, bottom / height),
             side / width,
             side / height,
             fill=False,
@@ -294,7 +331,7 @@ def _mark_legend(page: Any, label: str) -> None:
             transform=page.transFigure,
         )
     )
-    page.text((MARGIN + side + 0.07) / width, MARGIN / height, label, fontsize=SMALL, color=FAINT, va="baseline")
+    page.text((MARGIN + side + 0.07) / width, bottom / height, label, fontsize=SMALL, color=FAINT, va="baseline")
 
 
 def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> None:
@@ -311,6 +348,147 @@ def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> Non
 def _bar_label_width(item: Panel | Band) -> float:
     low, high = limits(item.matrix, item.low, item.high)
     return max(_text_size(format_number(low), SMALL)[0], _text_size(format_number(high), SMALL)[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Grids of small heat maps
+
+SMALL_CELL = 0.19
+LEAST_LABELLED = 0.105  # a cell as high as the smallest letters
+
+
+def blocks(
+    items: Sequence[Block],
+    path: str | Path,
+    title: str = "",
+    caption: str = "",
+    *,
+    unlabelled: str = "",
+    low: float = 0.0,
+    high: float = 1.0,
+) -> Path:
+    """Draw many small heat maps with one scale of colours, block by block.
+
+    Rows are labelled left of a line's first heat map, columns below each column of the grid. Cells without a value stay
+    empty, outside the frame. `unlabelled` is added to the caption where cells are too small for labels.
+    """
+    assert items, "no block to draw"
+    target = _checked_path(path)
+    with _look():
+        most = max(len(line) for item in items for line in item.lines)
+        longest = max(max(len(item.rows), len(item.columns)) for item in items)
+        side = min(12.0 / most, max(1.9, min(3.0, 0.05 * longest)))  # a page's width, and more for long sentences
+        cell = min(SMALL_CELL, max(0.9, side) / longest)
+        labelled = cell >= LEAST_LABELLED
+        rooms = [_Room(item, cell, labelled) for item in items]
+        across = _balanced(rooms)
+        wide = [max(room.width for room in rooms[i::across]) for i in range(across)]
+        deep = [max(room.height for room in rooms[i : i + across]) for i in range(0, len(rooms), across)]
+        between, bar_room = 0.34, 0.62
+        content = sum(wide) + (across - 1) * between + bar_room
+        heading = _Heading(title, content)
+        notes = _Notes(caption if labelled else f"{caption} {unlabelled}", content)
+        width = max(content, heading.width, notes.width) + 2 * MARGIN
+        height = heading.height + sum(deep) + (len(deep) - 1) * between + 0.12 + notes.height + 2 * MARGIN
+        page = figure(width, height)
+        heading.write(page)
+        for index, (item, room) in enumerate(zip(items, rooms, strict=True)):
+            column, row = index % across, index // across
+            left = MARGIN + sum(wide[:column]) + column * between
+            top = height - MARGIN - heading.height - sum(deep[:row]) - row * between
+            mesh = _paint_block(page, item, room, left, top, low, high)
+        bar = _axes(page, MARGIN + content - bar_room + 0.2, height - MARGIN - heading.height - 1.6, 0.09, 1.25)
+        _colour_bar(page, bar, mesh, low, high)
+        notes.write(page)
+        return _save(page, target)
+
+
+class _Room:
+    """The room one block needs, in inches."""
+
+    title, heading, gap = 0.25, 0.17, 0.13
+
+    def __init__(self, item: Block, cell: float, labelled: bool) -> None:
+        num_maps = max(len(line) for line in item.lines)
+        self.cell, self.labelled = cell, labelled
+        self.inner = cell * len(item.columns), cell * len(item.rows)
+        names = [_head_title(name, num_maps - 1) for name in item.names]
+        self.slot = max(self.inner[0], *(_text_size(name, SMALL)[0] for name in names))
+        self.left = max(_text_size(shown(label), TINY)[0] for label in item.rows) + PAD if labelled else 0.0
+        below = max(_text_size(shown(label), TINY)[0] for label in item.columns) + PAD if labelled else 0.0
+        self.step = self.heading + self.inner[1] + self.gap
+        across = num_maps * self.slot + (num_maps - 1) * self.gap
+        self.width = max(self.left + across, _text_size(item.title, LABEL)[0])
+        self.height = self.title + len(item.lines) * self.step - self.gap + below
+
+
+def _balanced(rooms: Sequence[_Room]) -> int:
+    """How many blocks stand side by side, one or all: whichever makes the page's longer edge shorter."""
+    wide, high = [room.width for room in rooms], [room.height for room in rooms]
+    return 1 if max(max(wide), sum(high)) <= max(sum(wide), max(high)) else len(rooms)
+
+
+def _head_title(name: str, number: int) -> str:
+    return f"{name} · head {number}"
+
+
+def _paint_block(page: Any, item: Block, room: _Room, left: float, top: float, low: float, high: float) -> Any:
+    width, height = page.get_size_inches()
+    page.text(left / width, top / height, item.title, fontsize=LABEL, color=INK, va="top")
+    inner_width, inner_height = room.inner
+    mesh = None
+    for row, (name, line) in enumerate(zip(item.names, item.lines, strict=True)):
+        upper = top - room.title - row * room.step
+        bottom = upper - room.heading - inner_height
+        for number, matrix in enumerate(line):
+            x = left + room.left + number * (room.slot + room.gap)
+            page.text(
+                x / width, upper / height, _head_title(name, number), fontsize=SMALL, color=FAINT, ha="left", va="top"
+            )
+            axes = _axes(page, x, bottom, inner_width, inner_height)
+            values = np.asarray(matrix, dtype=float)
+            mesh = _cells(axes, values, low, high, grid=False)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            _outline(axes, np.isfinite(values))
+            if room.labelled and row == len(item.lines) - 1:
+                for i, label in enumerate(item.columns):
+                    page.text(
+                        (x + (i + 0.5) * room.cell) / width,
+                        (bottom - PAD) / height,
+                        shown(label),
+                        fontsize=TINY,
+                        color=INK,
+                        rotation=90,
+                        ha="center",
+                        va="top",
+                    )
+        if room.labelled:
+            for i, label in enumerate(item.rows):
+                page.text(
+                    (left + room.left - PAD) / width,
+                    (bottom + inner_height - (i + 0.5) * room.cell) / height,
+                    shown(label),
+                    fontsize=TINY,
+                    color=INK,
+                    ha="right",
+                    va="center_baseline",
+                )
+    return mesh
+
+
+def _outline(axes: Any, known: np.ndarray) -> None:
+    """A line around the cells that have a value."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Line
+
+    edged = np.pad(known, 1)
+    points = [
+        *(((column - 1, row), (column, row)) for row, column in np.argwhere(edged[1:] != edged[:-1])),
+        *(((column, row - 1), (column, row)) for row, column in np.argwhere(edged[:, 1:] != edged[:, :-1])),
+    ]
+    line = Line(np.reshape(points, (-1, 2)), [Line.MOVETO, Line.LINETO] * len(points))
+    axes.add_patch(PathPatch(line, fill=False, edgecolor=OUTLINE, linewidth=0.6, clip_on=False, capstyle="round"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -362,10 +540,9 @@ def bands(
         band_high = title_high + units_high + PAD + mean_high
         content = across * wide + (across - 1) * between
         heading = _Heading(title, content)
-        notes = _wrapped(caption, content, SMALL) if caption else []
-        footer = 0.16 * len(notes) + 0.06 if notes else 0.0
-        width = max(content, heading.width) + 2 * MARGIN
-        height = heading.height + deep * band_high + (deep - 1) * gap + label_height + footer + 2 * MARGIN
+        notes = _Notes(caption, content)
+        width = max(content, heading.width, notes.width) + 2 * MARGIN
+        height = heading.height + deep * band_high + (deep - 1) * gap + label_height + notes.height + 2 * MARGIN
         page = figure(width, height)
         heading.write(page)
         for index, item in enumerate(items):
@@ -387,8 +564,7 @@ def bands(
                         color=INK,
                         **style,
                     )
-        for i, line in enumerate(reversed(notes)):
-            page.text(MARGIN / width, (MARGIN + 0.16 * i) / height, line, fontsize=SMALL, color=FAINT, va="baseline")
+        notes.write(page)
         return _save(page, target)
 
 
@@ -584,6 +760,20 @@ class _Heading:
         for i, line in enumerate(self.lines):
             y = (height - MARGIN - 0.2 * i) / height
             page.text(MARGIN / width, y, line, fontsize=TITLE, color=INK, ha="left", va="top")
+
+
+class _Notes:
+    """A caption, broken into lines that fit below the content."""
+
+    def __init__(self, caption: str, content: float) -> None:
+        self.lines = _wrapped(caption, max(content, 4.5), SMALL) if caption else []
+        self.width = max((_text_size(line, SMALL)[0] for line in self.lines), default=0.0)
+        self.height = 0.16 * len(self.lines) + 0.06 if self.lines else 0.0
+
+    def write(self, page: Any) -> None:
+        width, height = page.get_size_inches()
+        for i, line in enumerate(reversed(self.lines)):
+            page.text(MARGIN / width, (MARGIN + 0.16 * i) / height, line, fontsize=SMALL, color=FAINT, va="baseline")
 
 
 def _wrapped(text: str, room: float, size: float) -> list[str]:

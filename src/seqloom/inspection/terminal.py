@@ -88,6 +88,11 @@ def to_terminal(
     return "\n\n".join(parts) + "\n\n" + _scale(left, low, high, colour)
 
 
+def shades(values: Any, *, colour: bool = True, low: float = 0.0, high: float = 1.0, size: int = 2) -> str:
+    """Draw a row of values as cells of `size` characters with a space between them."""
+    return " ".join(_cell(value, low, high, size, colour) for value in np.asarray(values, dtype=float))
+
+
 def _fit(text: str, size: int) -> str:
     return text + " " * (size - display_width(text))
 

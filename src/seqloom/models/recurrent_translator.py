@@ -58,6 +58,12 @@ class RecurrentTranslatorSettings(ModelSettings):
             raise ValueError("tie_output needs readout_size equal to embedding_size (or leave readout_size out)")
         if self.input_feeding and self.decoder != "attention":
             raise ValueError(f"input_feeding needs decoder: attention; got decoder: {self.decoder}")
+        unconnected = 1 if self.decoder == "attention" else 2  # without attention only the top layer's state is used
+        if self.connections != "plain" and self.encoder_layers <= unconnected and self.decoder_layers == 1:
+            raise ValueError(
+                f"connections: {self.connections} has no layer to lead around with encoder_layers: "
+                f"{self.encoder_layers} and decoder_layers: 1; raise one of them, or leave connections plain"
+            )
         return self
 
     @property

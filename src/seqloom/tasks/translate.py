@@ -17,20 +17,24 @@ from seqloom.batches.samplers import BucketSampler, Position, padding_share, sor
 from seqloom.batches.shards import Encode, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
-from seqloom.decoding import DecodingSettings, Hypothesis, decode
+from seqloom.decoding.search import decode
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError
 from seqloom.evaluation.alignment import alignment_error_rate, links_from_attention, words_from_pieces
 from seqloom.evaluation.metrics import TEXT_METRICS, corpus_scores
 from seqloom.evaluation.report import Evaluation, evaluate_texts
+from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import MODELS
-from seqloom.text.special import BOS, EOS, UNK_ID
+from seqloom.text.sides import load_sides, natural_text, save_sides
+from seqloom.text.special import BOS, EOS
 from seqloom.text.tokenizers import TextSettings, Tokenizer
-from seqloom.text.words import split_words
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
 
 VALIDATION_TOKENS = 4096
+HEAD_TOKENS = 512  # positions whose whole distributions are compared at once: twice this many times the vocabulary
 
 
 class EncodedPairs(NamedTuple):
@@ -79,18 +83,11 @@ class Translation:
         return cls(source, Tokenizer.train((pair.target for pair in read_pairs(corpus)), text))
 
     def save(self, folder: Path) -> None:
-        if self.source is self.target:
-            self.source.save(folder / "tokenizer.json")
-        else:
-            self.source.save(folder / "tokenizer.source.json")
-            self.target.save(folder / "tokenizer.target.json")
+        save_sides(folder, self.source, self.target)
 
     @classmethod
     def load(cls, folder: Path) -> Translation:
-        if (folder / "tokenizer.json").is_file():
-            both = Tokenizer.load(folder / "tokenizer.json")
-            return cls(both, both)
-        return cls(Tokenizer.load(folder / "tokenizer.source.json"), Tokenizer.load(folder / "tokenizer.target.json"))
+        return cls(*load_sides(folder))
 
     def encode(self, corpus: CorpusSettings, progress: Callable[[int], None] | None = None) -> EncodedPairs:
         """The corpus as numbers, from the cache where it was tokenised before."""
@@ -146,15 +143,8 @@ class Translation:
 
     def _show(self, source: str, hypothesis: Hypothesis) -> str:
         """Natural text; an unknown symbol becomes the source word it was looking at, where attention tells."""
-        unknown = [i for i, token in enumerate(hypothesis.tokens) if token == UNK_ID]
-        if not unknown or hypothesis.attention is None:
-            return self.target.decode(hypothesis.tokens)
-        words, of_piece = split_words(source), self.source.encode_detailed(source).words
-        replacements = {}
-        for position in unknown:
-            best = int(hypothesis.attention[position, : len(of_piece)].argmax())  # never the end symbol
-            replacements[position] = words[of_piece[best]]
-        return self.target.decode(hypothesis.tokens, replacements)
+        attention = None if hypothesis.attention is None else hypothesis.attention.numpy()
+        return natural_text(source, hypothesis.tokens, attention, self.source, self.target)
 
     # -- quality ------------------------------------------------------------------------------------------------------
 
@@ -216,6 +206,51 @@ class Translation:
             model(collate_pairs([ids], [tokens]), trace=trace)
         return trace
 
+    def head_measures(
+        self, model: Any, pairs: Sequence[Pair], progress: Callable[[float], None] | None = None
+    ) -> list[HeadMeasures]:
+        """What every attention head looks at, and what changes without it.
+
+        The model is led along the references; `progress` is told the share that is done.
+
+        Raises:
+            UserError: The model has no heads.
+        """
+        if not hasattr(model, "heads"):
+            raise UserError(NO_HEADS)
+        assert not model.training, "dropout would be measured too"
+        tally, heads = HeadTally(), model.heads()
+        sources = self.source.encode_many([pair.source for pair in pairs])
+        targets = self.target.encode_many([pair.target for pair in pairs])
+        for pair, target in zip(pairs, targets, strict=True):
+            tally.look(self.trace(model, pair.source, target))
+        lengths = np.array([max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)], np.int64)
+        batches = sorted_batches(lengths, HEAD_TOKENS)
+        for number, indices in enumerate(batches):
+            batch = collate_pairs([sources[i] for i in indices], [targets[i] for i in indices])
+            gold, told = _log_probabilities(model, batch)
+            for index, head in enumerate(heads):
+                with model.without_head(*head):
+                    tally.silence(head, told, _log_probabilities(model, batch)[1], gold)
+                if progress is not None:
+                    progress((number + (index + 1) / len(heads)) / len(batches))
+        return tally.measures()
+
+
+def _log_probabilities(model: Any, batch: PairBatch) -> tuple[np.ndarray, np.ndarray]:
+    """The real target symbols (symbols,), and what the model would say in their place (symbols, vocabulary)."""
+    with torch.inference_mode():
+        real = batch.target_out.flatten().nonzero()[:, 0]  # PAD is 0
+        logits = model.output(model(batch).flatten(0, 1)[real])
+    return batch.target_out.flatten()[real].numpy(), torch.log_softmax(logits, -1).numpy()
+
+
+def sample_pairs(pairs: Sequence[Pair], most: int) -> list[Pair]:
+    """At most so many pairs, spread over all of them, always the same ones."""
+    if len(pairs) <= most:
+        return list(pairs)
+    return [pairs[i] for i in sorted(random.Random(0).sample(range(len(pairs)), most))]
+
 
 def sampled_features(model: Any, batch: PairBatch, chance: float) -> Tensor:
     """Scheduled sampling (Bengio et al. 2015): each symbol read is, with this chance, the model's own best guess."""
@@ -254,10 +289,7 @@ class TranslationWork:
     @staticmethod
     def _some(corpus: CorpusSettings, most: int) -> Iterator[Pair]:
         """At most so many pairs, spread evenly over the corpus."""
-        pairs = list(read_pairs(corpus)) if most else []
-        if len(pairs) > most:
-            pairs = [pairs[i] for i in sorted(random.Random(0).sample(range(len(pairs)), most))]
-        return iter(pairs)
+        return iter(sample_pairs(list(read_pairs(corpus)), most) if most else [])
 
     def batches(self, position: Position) -> Iterator[tuple[Position, PairBatch]]:
         for after, indices in self.sampler.batches_from(position):

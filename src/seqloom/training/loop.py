@@ -10,6 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,7 @@ from seqloom.training.checkpoints import (
     scheduled,
 )
 from seqloom.training.journal import Journal
+from seqloom.training.moving_average import MovingAverage
 from seqloom.training.optimizers import build_optimizer, gradient_norm, optimizer_tensors, restore_optimizer
 from seqloom.training.progress import Progress
 from seqloom.training.schedules import Plateau
@@ -131,7 +133,8 @@ class Interrupts:
 def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume: bool = False) -> Progressed:
     """Train until a limit, early stopping or an interrupt; leaves the best weights in the model."""
     optimizer = build_optimizer(model, s)
-    at = _restore(run, model, optimizer) if resume else Progressed()
+    moving = None if s.moving_average is None else MovingAverage(model, s.moving_average)
+    at = _restore(run, model, optimizer, moving) if resume else Progressed()
     if at.threads:
         torch.set_num_threads(at.threads)  # sums are split by thread: another number would round differently
     at.threads = torch.get_num_threads()
@@ -147,7 +150,8 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
     def checkpoint() -> None:
         at.seconds = time.monotonic() - began
         at.journal_bytes = journal.size()
-        save_checkpoint(run, at.step, model, optimizer_tensors(model, optimizer), at.to_dict())
+        kept = {} if moving is None else moving.tensors()
+        save_checkpoint(run, at.step, model, {**optimizer_tensors(model, optimizer), **kept}, at.to_dict())
         prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
 
     with Progress("training", start=_share(at, s, work)) as progress, Interrupts() as interrupts:
@@ -158,6 +162,8 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
             rate = at.plateau.rate(at.step + 1, s)
             nll = _update(model, work, [batch for _, batch in group], num_tokens, weights, optimizer, rate, s, at, run)
             at.step, at.position = at.step + 1, group[-1][0]
+            if moving is not None:
+                moving.update(at.step)
             at.tokens += num_tokens
             at.window_loss, at.window_tokens = at.window_loss + nll.loss, at.window_tokens + num_tokens
             at.seconds = time.monotonic() - began
@@ -181,7 +187,8 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
             over = _over(at, s)
             if at.step % s.validate_every == 0 or over:
                 before = time.monotonic()
-                _validate(model, work, s, at, run, journal, progress)
+                with nullcontext() if moving is None else moving.in_place():
+                    _validate(model, work, s, at, run, journal, progress)
                 last_log += time.monotonic() - before  # pace is measured over training steps only
                 over = over or (s.patience is not None and at.waited >= s.patience)
             at.finished = over
@@ -240,13 +247,17 @@ def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> s
     )
 
 
-def _restore(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progressed:
+def _restore(
+    run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, moving: MovingAverage | None
+) -> Progressed:
     found = checkpoints_in(run)
     if not found:
         return Progressed()
     tensors, state_tensors, state = load_checkpoint(found[-1])
     put_weights(model, tensors, str(found[-1].folder))
     torch.set_rng_state(state_tensors.pop("random"))
+    if moving is not None:
+        moving.take(state_tensors)
     restore_optimizer(model, optimizer, state_tensors)
     return Progressed.from_dict(state)
 

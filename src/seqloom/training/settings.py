@@ -47,6 +47,9 @@ class TrainingSettings(Settings):
     metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping")
     average: int = Field(1, ge=1, description="the mean of the last so many checkpoints is tried at the end")
+    moving_average: float | None = Field(
+        None, gt=0, lt=1, description="decay of a moving average of the weights, which is validated and kept instead"
+    )
 
     threads: int | None = Field(None, ge=1, description="of this machine (default: all)")
     log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
@@ -62,6 +65,8 @@ class TrainingSettings(Settings):
             raise ValueError("the inverse_square_root schedule needs warmup_steps")
         if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
             raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
+        if self.moving_average is not None and self.average > 1:
+            raise ValueError(f"moving_average and average: {self.average} are two ways to one end; choose one")
         if self.learning_rate < self.min_learning_rate:
             raise ValueError("min_learning_rate must not be above learning_rate")
         return self

@@ -1,0 +1,55 @@
+"""The choices a user has about the search, and the numbers that follow from them alone. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from seqloom.settings import Settings, validated
+
+
+def length_normaliser(length: int, penalty: float) -> float:
+    """Wu et al. 2016, eq. 14: ((5 + length) / 6) ** penalty; 1 when the penalty is 0."""
+    return float(((5 + length) / 6) ** penalty)
+
+
+class DecodingSettings(Settings):
+    """How answers are searched for."""
+
+    method: Literal["greedy", "beam", "sample"] = "beam"
+    beam_size: int = Field(5, ge=1, le=1000)
+    n_best: int = Field(1, ge=1, le=1000)
+    length_penalty: float = Field(1.0, ge=0.0, description="0: none; larger favours longer answers (Wu et al. 2016)")
+    coverage_penalty: float = Field(0.0, ge=0.0, description="punish leaving source words unattended (Wu et al. 2016)")
+    early_stop: bool = Field(True, description="stop once beam_size answers ended; false: until none could still win")
+    temperature: float = Field(1.0, gt=0.0)
+    top_k: int = Field(0, ge=0, description="sample among the k likeliest symbols; 0: all")
+    top_p: float = Field(1.0, gt=0.0, le=1.0, description="sample among the likeliest symbols that sum to p")
+    seed: int = 0
+    max_length: int = Field(200, ge=1)
+    max_ratio: float = Field(
+        3.0, gt=0.0, description="an answer has at most this many symbols a source symbol, plus 10"
+    )
+    unknown: Literal["replace", "forbid", "keep"] = Field(
+        "replace", description="where the model would say UNK: show the most attended source word, or never say it"
+    )
+    batch_tokens: int = Field(2048, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DecodingSettings:
+        if self.method == "greedy" and self.n_best > 1:
+            raise ValueError("method: greedy finds one answer; n_best needs beam or sample")
+        return self
+
+    def limit(self, source_length: int) -> int:
+        """The most symbols an answer to a source of this length may have, end symbol included."""
+        return min(self.max_length, int(self.max_ratio * source_length) + 10)
+
+    def overridden(self, values: Mapping[str, Any]) -> DecodingSettings:
+        """These settings with some changed; a beam is at least as wide as the number of answers asked for."""
+        merged = {**self.model_dump(), **values}
+        if merged["n_best"] > merged["beam_size"] and merged["method"] == "beam":
+            merged["beam_size"] = merged["n_best"]
+        return validated(DecodingSettings, merged, "decoding")

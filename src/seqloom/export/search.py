@@ -1,0 +1,237 @@
+"""Our search on CTranslate2's engine. No torch.
+
+The search is CTranslate2's, led so that it is ours. Both look at the 2 * beam_size best candidates of a step, let those
+of the first beam_size that say EOS end, and stop once beam_size have ended. What differs is put right here:
+
+- it normalises by length with another formula: the beam_size best that ended are ranked again with ours;
+- it has one length limit a batch: a sentence that reached its own is asked again, among others with the same limit;
+- it says no EOS at the limit: the sum of an answer that was cut is completed by scoring it.
+
+PAD and BOS are never said: the exporter wrote that into the output bias.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqloom.decoding.settings import DecodingSettings, length_normaliser
+from seqloom.errors import UserError
+from seqloom.text.special import EOS, UNK_ID
+from seqloom.text.tokenizers import Tokenizer
+
+MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip install 'ctranslate2>=4.8.2')"
+PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
+SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
+
+
+def load_package() -> Any:
+    """The package ctranslate2. Since 4.8.2 it does not import torch by itself, so we ask for no older one."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise UserError(MISSING) from None
+    return ctranslate2
+
+
+class Engine:
+    """A model on CTranslate2: symbols go in and come out.
+
+    It has many workers with one thread each, which share the weights; one worker with many threads is much slower.
+    """
+
+    def __init__(self, folder: Path, compute: str, num_workers: int, source: Tokenizer, target: Tokenizer) -> None:
+        self.folder, self.compute, self.num_workers = folder, compute, num_workers
+        self.source, self.target = source, target
+        self._symbols = {piece: symbol for symbol, piece in enumerate(target.pieces(range(len(target))))}
+        try:
+            self._translator = load_package().Translator(
+                str(folder), compute_type=compute, inter_threads=num_workers, intra_threads=1
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"{folder}: CTranslate2 cannot load this model: {error}") from None
+
+    def seeded(self, seed: int) -> Engine:
+        """The same with one worker that draws from this seed: a worker's generator is seeded when it first draws."""
+        load_package().set_random_seed(seed % 2**32)
+        return Engine(self.folder, self.compute, 1, self.source, self.target)
+
+    def submit(self, sources: Sequence[list[int]], **options: Any) -> list[Any]:
+        """Put a batch into the queue; `.result()` of each of its sentences waits until it is done."""
+        pieces = [self.source.pieces(ids) for ids in sources]
+        return list(self._translator.translate_batch(pieces, asynchronous=True, **options))
+
+    def chances(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        """Log probability of each symbol of each target and of its EOS, as the model is led along it."""
+        questions, answers = [self.source.pieces(ids) for ids in sources], [self.target.pieces(ids) for ids in targets]
+        scored = self._translator.score_batch(
+            questions, answers, max_batch_size=2048, batch_type="tokens", max_input_length=0
+        )
+        return [list(one.log_probs) for one in scored]
+
+    def symbols(self, pieces: Sequence[str]) -> list[int]:
+        return [self._symbols[piece] for piece in pieces]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One answer: symbols without EOS, its summed log probability (EOS included), and the score it is ranked by."""
+
+    tokens: list[int]
+    log_probability: float = 0.0
+    score: float = 0.0
+    finished: bool = True
+    attention: np.ndarray | None = None  # (symbols and EOS, source symbols without EOS)
+
+
+def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
+    """Refuse what this engine cannot do, in the words of the settings."""
+    if settings.max_length < 2:
+        raise UserError("decoding.max_length: 1 leaves room for the end symbol only; CTranslate2 needs 2 or more")
+    if positions is not None and settings.max_length > positions:
+        raise UserError(
+            f"decoding.max_length: the exported model has positions for {positions:,} symbols; "
+            f"got {settings.max_length:,}"
+        )
+    if settings.method == "beam" and settings.beam_size == 1 and not settings.early_stop:
+        raise UserError("decoding.early_stop: false needs a beam_size of 2 or more on CTranslate2; 1 is greedy there")
+
+
+def search(
+    engine: Engine,
+    sources: Sequence[list[int]],
+    settings: DecodingSettings,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Found]]:
+    """The `n_best` answers to each source, best first; a source without symbols has an answer without symbols."""
+    answers = {index: [Found([])] for index, ids in enumerate(sources) if not ids}
+
+    def keep(found: Iterator[tuple[int, list[Found]]]) -> None:
+        for index, rivals in found:
+            answers[index] = rivals
+            if progress is not None:
+                progress(len(answers))
+
+    sampled = settings.method == "sample"
+    replaced = settings.unknown == "replace"
+    questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings)
+    asked = [index for index, ids in enumerate(sources) if ids]
+    keep(questions.ask(asked, attention=questions.covers or (sampled and replaced)))
+    keep(questions.ask([i for i in asked if i not in answers], attention=questions.covers, same_limit=True))
+    if replaced:
+        blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
+        keep(questions.ask(blind, attention=True, same_limit=True))
+    return [answers[index] for index in range(len(sources))]
+
+
+class _Questions:
+    """Sentences that wait for answers, all with the same settings."""
+
+    def __init__(self, engine: Engine, sources: Sequence[list[int]], settings: DecodingSettings) -> None:
+        self.engine, self.sources, self.settings = engine, sources, settings
+        self.beam = settings.method == "beam" and settings.beam_size > 1
+        self.covers = self.beam and settings.coverage_penalty > 0
+        self.sizes = [len(ids) + 1 for ids in sources]
+        self.limits = [settings.limit(size) for size in self.sizes]
+        # Only the order among the many that ended depends on this power: 0.7 follows our formula between 5 and 30
+        # symbols. 0 would make CTranslate2 stop by another rule; so small a number divides by exactly 1.
+        self.power = 0.7 * settings.length_penalty or 1e-9
+
+    def ask(
+        self, indices: Sequence[int], *, attention: bool, same_limit: bool = False
+    ) -> Iterator[tuple[int, list[Found]]]:
+        """Answers as they come; without `same_limit`, a sentence that reached its own length limit is left out."""
+        waiting: deque[tuple[list[int], list[Any]]] = deque()
+        for batch in self._batches(indices, attention, same_limit):
+            options = self._options(max(self.limits[i] for i in batch) - 1, attention)
+            waiting.append((batch, self.engine.submit([self.sources[i] for i in batch], **options)))
+            if len(waiting) > PENDING * self.engine.num_workers:
+                yield from self._collect(*waiting.popleft(), same_limit)
+        while waiting:
+            yield from self._collect(*waiting.popleft(), same_limit)
+
+    def _batches(self, indices: Sequence[int], attention: bool, same_limit: bool) -> Iterator[list[int]]:
+        """Sentences of similar length, longest first, within a budget of symbols and enough for every worker."""
+        rows = self.settings.beam_size if self.beam else 1
+        share = -(-sum(self.sizes[i] for i in indices) // self.engine.num_workers)
+        budget = min(share, self.settings.batch_tokens * 5 // max(rows, 5))
+        if attention and self.beam:
+            budget = 0  # one at a time: in a batch, CTranslate2 mixes up whose attention the first symbol's is
+        batch: list[int] = []
+        for index in sorted(indices, key=lambda i: -self.sizes[i]):
+            full = batch and self.sizes[batch[0]] * (len(batch) + 1) > budget
+            if full or (batch and same_limit and self.limits[index] != self.limits[batch[0]]):
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    def _options(self, room: int, attention: bool) -> dict[str, Any]:
+        """Our settings in CTranslate2's words; `room` is for symbols other than EOS."""
+        s = self.settings
+        options: dict[str, Any] = {
+            "max_decoding_length": room,
+            "min_decoding_length": 0,
+            "max_input_length": 0,
+            "disable_unk": s.unknown == "forbid",
+            "return_scores": True,
+            "return_end_token": True,  # counted in the length, as we do
+            "return_attention": attention,
+        }
+        if s.method == "sample":
+            return options | {
+                "beam_size": 1,
+                "length_penalty": 0.0,
+                "num_hypotheses": 1 if s.top_k == 1 else s.n_best,
+                "sampling_topk": s.top_k if s.top_k < len(self.engine.target) else 0,
+                "sampling_topp": s.top_p,
+                "sampling_temperature": s.temperature,
+            }
+        if not self.beam:
+            return options | {"beam_size": 1, "length_penalty": 0.0}
+        patience = 1 if s.early_stop else room  # with so much patience every search goes on to the limit
+        return options | {
+            "beam_size": s.beam_size,
+            "patience": patience,
+            "num_hypotheses": s.beam_size * patience,
+            "length_penalty": self.power,
+        }
+
+    def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> Iterator[tuple[int, list[Found]]]:
+        for index, future in zip(batch, pending, strict=True):
+            result = future.result()
+            found = [self._found(result, rank) for rank in range(len(result.hypotheses))]
+            if same_limit or all(len(one.tokens) + 1 < self.limits[index] for one in found):
+                yield index, self._ranked(index, found)
+
+    def _found(self, result: Any, rank: int) -> Found:
+        pieces = result.hypotheses[rank]
+        ended = bool(pieces) and pieces[-1] == EOS
+        total = result.scores[rank] * (len(pieces) ** self.power if self.beam else 1.0)
+        attention = np.array(result.attention[rank], np.float32) if result.attention else None
+        return Found(self.engine.symbols(pieces[:-1] if ended else pieces), total, total, ended, attention)
+
+    def _ranked(self, index: int, found: list[Found]) -> list[Found]:
+        cut = [one.tokens for one in found if not one.finished]
+        sums = iter(self.engine.chances([self.sources[index]] * len(cut), cut) if cut else [])
+        whole = [one if one.finished else replace(one, log_probability=sum(next(sums))) for one in found]
+        possible = [one for one in whole if one.log_probability > SAID_BY_NONE] or whole
+        scored = [replace(one, score=self._score(one)) for one in possible]
+        return sorted(scored, key=lambda one: -one.score)[: self.settings.n_best]
+
+    def _score(self, found: Found) -> float:
+        if not self.beam:
+            return found.log_probability
+        score = found.log_probability / length_normaliser(len(found.tokens) + 1, self.settings.length_penalty)
+        if self.covers and found.attention is not None and len(found.attention):
+            received = found.attention.sum(0)
+            end = len(found.attention) - received.sum()  # what is missing went to the source's EOS
+            covered = np.append(received, end).clip(1e-9, 1.0)
+            score += self.settings.coverage_penalty * float(np.log(covered).sum())
+        return score

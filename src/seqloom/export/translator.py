@@ -1,0 +1,148 @@
+"""Answers from a model that `seqloom export` wrote, as `Predictor` gives them from a model folder. No torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from seqloom.answers import Answer
+from seqloom.corpus.examples import Pair
+from seqloom.corpus.readers import CorpusSettings, read_pairs
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.errors import UserError
+from seqloom.evaluation.report import Evaluation, evaluate_texts
+from seqloom.export.search import Engine, Found, check_decoding, search
+from seqloom.files import read_json
+from seqloom.folders import EXPORTED
+from seqloom.settings import validated
+from seqloom.text.sides import load_sides, natural_text
+from seqloom.text.tokenizers import Tokenizer
+
+FORMAT = 1
+
+
+def num_cores() -> int:
+    """Cores this process may use; OMP_NUM_THREADS lowers it, as it does elsewhere."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(told)) if told.isdigit() and int(told) else cores
+
+
+class ExportedTranslator:
+    """A translation model on CTranslate2, with everything that turns raw text into an answer."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Tokenizer,
+        target: Tokenizer,
+        decoding: DecodingSettings,
+        positions: int | None,
+    ) -> None:
+        self.engine, self.source, self.target = engine, source, target
+        self.decoding, self.positions = decoding, positions
+
+    @classmethod
+    def load(cls, path: str | Path, num_workers: int | None = None) -> ExportedTranslator:
+        """Load an exported folder; `num_workers` batches are worked on at a time (default: one a core)."""
+        folder = Path(path).expanduser()
+        origin = f"{folder}/{EXPORTED}"
+        found = read_json(folder / EXPORTED)
+        found = found if isinstance(found, dict) else {}
+        if found.get("format") != FORMAT:
+            raise UserError(f"{origin}: this seqloom reads export format {FORMAT}; it has {found.get('format')!r}")
+        compute, positions, symbols = found.get("compute"), found.get("positions"), found.get("symbols")
+        if not isinstance(compute, str) or not isinstance(positions, int | None):
+            raise UserError(f"{origin}: not the description of an exported model; export it again")
+        decoding = validated(DecodingSettings, found.get("decoding", {}), origin)
+        source, target = load_sides(folder)
+        if symbols != {"source": len(source), "target": len(target)}:
+            raise UserError(f"{folder}: the tokenizers are not those it was exported with; export it again")
+        engine = Engine(folder, compute, num_workers or num_cores(), source, target)
+        return cls(engine, source, target, decoding, positions)
+
+    def __call__(self, text: str, **decoding: Any) -> Answer:
+        """Answer one text; keyword arguments override the decoding settings, such as `beam_size=1`."""
+        return self.predict([text], **decoding)[0]
+
+    def predict(
+        self, texts: Sequence[str], progress: Callable[[int], None] | None = None, **decoding: Any
+    ) -> list[Answer]:
+        """Answer many texts; the order is kept."""
+        found = self.translate(texts, self.decoding.overridden(decoding), progress)
+        scoring = _Scoring(
+            self, [(text, one.tokens) for text, rivals in zip(texts, found, strict=True) for one in rivals]
+        )
+        numbers = iter(range(len(scoring.asked)))
+        answers = []
+        for text, rivals in zip(texts, found, strict=True):
+            best, *others = (self._answer(text, one, scoring, next(numbers)) for one in rivals)
+            best.alternatives.extend(others)
+            answers.append(best)
+        return answers
+
+    def _answer(self, text: str, found: Found, scoring: _Scoring, number: int) -> Answer:
+        return Answer(
+            source=text,
+            text=self.shown(text, found),
+            score=found.score,
+            log_probability=found.log_probability,
+            tokens=self.target.labels(found.tokens),
+            finished=found.finished,
+            chances=lambda: scoring.chances[number],
+        )
+
+    def evaluate(
+        self,
+        corpus: CorpusSettings | Sequence[Pair],
+        name: str = "test",
+        progress: Callable[[int], None] | None = None,
+        options: dict[str, Any] | None = None,
+        **decoding: Any,
+    ) -> tuple[Evaluation, list[str]]:
+        """Quality on a corpus with references, and the answers; alignments are for the model folder to tell."""
+        pairs = list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else list(corpus)
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        found = self.translate(sources, self.decoding.overridden(decoding), progress)
+        said = [self.shown(text, rivals[0]) for text, rivals in zip(sources, found, strict=True)]
+        tags = [pair.tags for pair in pairs]
+        report = evaluate_texts(name, sources, said, references, tags=tags if any(tags) else None, **(options or {}))
+        return report, said
+
+    def translate(
+        self, texts: Sequence[str], settings: DecodingSettings, progress: Callable[[int], None] | None = None
+    ) -> list[list[Found]]:
+        """The answers to each text as symbols, best first."""
+        check_decoding(settings, self.positions)
+        sources = self.source.encode_many(texts)
+        for number, ids in enumerate(sources, 1):
+            if self.positions is not None and len(ids) >= self.positions:  # the end symbol needs one too
+                raise UserError(
+                    f"text {number} has {len(ids):,} symbols; the exported model has positions for "
+                    f"{self.positions - 1:,}: split the text, or ask the model folder that it was made from"
+                )
+        return search(self.engine, sources, settings, progress)
+
+    def shown(self, text: str, found: Found) -> str:
+        """Natural text of an answer."""
+        return natural_text(text, found.tokens, found.attention, self.source, self.target)
+
+
+class _Scoring:
+    """The log probabilities of all symbols of many answers, computed together when the first is asked for."""
+
+    def __init__(self, translator: ExportedTranslator, asked: list[tuple[str, list[int]]]) -> None:
+        self.translator, self.asked = translator, asked
+
+    @cached_property
+    def chances(self) -> list[list[float]]:
+        sources = self.translator.source.encode_many([text for text, _ in self.asked])
+        real = [index for index, ids in enumerate(sources) if ids]
+        found = self.translator.engine.chances([sources[i] for i in real], [self.asked[i][1] for i in real])
+        chances: list[list[float]] = [[] for _ in self.asked]
+        for index, values in zip(real, found, strict=True):
+            chances[index] = values
+        return chances

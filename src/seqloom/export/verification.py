@@ -1,0 +1,216 @@
+"""Does an exported model answer as the original does? The same search on both sides, sentence by sentence.
+
+In float32 both are the same formula, so greedy and beam search must give the same symbols with the same probability.
+Two candidates may be so close that the order of additions decides between them; such a tie is counted, not blamed. With
+int8 answers do differ, so their quality is measured instead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from seqloom.batches.collate import collate_pairs
+from seqloom.corpus.examples import Pair
+from seqloom.corpus.readers import CorpusSettings, describe, read_pairs
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.decoding.steps import Hypothesis
+from seqloom.errors import RunError, UserError
+from seqloom.evaluation.metrics import corpus_scores
+from seqloom.export.search import Found
+from seqloom.export.translator import ExportedTranslator
+from seqloom.predictor import Predictor
+from seqloom.text.special import BOS_ID, PAD_ID, UNK_ID
+
+TIE = 1e-4  # log probabilities closer than this, relative to their size, are equal
+DRIFT = 1e-3  # the same answer may differ by so much in its log probability
+MOST_LOST = 1.0  # BLEU that a smaller number format may cost
+SHOWN = 3
+
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that both answered differently."""
+
+    source: str
+    ours: str
+    theirs: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """How one kind of search agreed."""
+
+    same: int = 0
+    ties: int = 0
+    cut: int = 0  # beams that ran into the length limit, where both searches give up differently
+    drift: float = 0.0  # largest difference of log probabilities of the same answer
+    differences: list[Difference] = field(default_factory=list)
+
+    def summary(self) -> str:
+        notes = [f"{count:,} {what}" for count, what in ((self.ties, "ties"), (self.cut, "cut")) if count]
+        return f"{self.same:,} the same" + (f" ({', '.join(notes)})" if notes else "")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and what came out."""
+
+    data: str
+    sentences: int
+    searches: dict[str, Search] = field(default_factory=dict)
+    bleu: tuple[float, float] | None = None  # original, exported
+
+    def summary(self) -> str:
+        found = "; ".join(f"{name}: {search.summary()}" for name, search in self.searches.items())
+        quality = "" if self.bleu is None else f"; BLEU {self.bleu[0]:.2f} before, {self.bleu[1]:.2f} after"
+        return f"{self.sentences:,} sentences of {self.data}; {found}{quality}"
+
+    def to_dict(self) -> dict[str, Any]:
+        searches = {
+            name: {key: value for key, value in asdict(search).items() if key != "differences"}
+            for name, search in self.searches.items()
+        }
+        bleu = None if self.bleu is None else {"original": self.bleu[0], "exported": self.bleu[1]}
+        return {"data": self.data, "sentences": self.sentences, "searches": searches, "bleu": bleu}
+
+    def or_refuse(self) -> None:
+        """An export that does not answer as the original does is no export."""
+        if self.bleu is not None:
+            if self.bleu[0] - self.bleu[1] > MOST_LOST:
+                raise RunError(
+                    f"the exported model was not kept: BLEU falls from {self.bleu[0]:.2f} to {self.bleu[1]:.2f} on "
+                    f"{self.sentences:,} sentences of {self.data}, by more than {MOST_LOST}; --compute float32 loses "
+                    "nothing"
+                )
+            return
+        wrong = {name: search.differences for name, search in self.searches.items() if search.differences}
+        if wrong:
+            counts = ", ".join(f"{len(found):,} of {self.sentences:,} in {name}" for name, found in wrong.items())
+            lines = [f"the exported model was not kept: it answers differently from the original ({counts})"]
+            for name, found in wrong.items():
+                for one in found[:SHOWN]:
+                    lines += [f"  {name}", f"    source    {one.source}", f"    original  {one.ours}"]
+                    lines += [f"    exported  {one.theirs}"]
+            raise RunError("\n".join(lines))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Sentences to verify with, and where they are from."""
+
+    name: str
+    pairs: list[Pair]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+def chosen_pairs(corpus: CorpusSettings, predictor: Predictor, most: int) -> Chosen:
+    """At most so many pairs, spread over the corpus; those without a symbol have nothing to show."""
+    pairs = [pair for pair in read_pairs(corpus) if predictor.task.source.encode(pair.source)]
+    if not pairs:
+        raise UserError(f"{describe(corpus)}: there is no sentence to verify the export with")
+    if len(pairs) > most:
+        pairs = [pairs[index] for index in sorted(random.Random(0).sample(range(len(pairs)), most))]
+    return Chosen(describe(corpus), pairs)
+
+
+def compare(
+    predictor: Predictor,
+    exported: ExportedTranslator,
+    chosen: Chosen,
+    settings: DecodingSettings,
+    tell: Tell | None = None,
+) -> Verification:
+    """Greedy and beam search on both sides. Lengths are not normalised: there the two formulas differ."""
+    beam = settings.overridden({"method": "beam", "beam_size": 5, "n_best": 1, "early_stop": True})
+    beam = beam.overridden({"length_penalty": 0.0, "coverage_penalty": 0.0})
+    greedy = beam.overridden({"method": "greedy"})
+    searches = {
+        "greedy search": _compare(predictor, exported, chosen.pairs, greedy, _telling(tell, "greedy search")),
+        "beam search": _compare(predictor, exported, chosen.pairs, beam, _telling(tell, "beam search")),
+    }
+    return Verification(chosen.name, len(chosen), searches)
+
+
+def measure(
+    predictor: Predictor,
+    exported: ExportedTranslator,
+    chosen: Chosen,
+    settings: DecodingSettings,
+    tell: Tell | None = None,
+) -> Verification:
+    """BLEU of both with the settings the model is used with; where it draws, with its likeliest answers."""
+    settings = settings.overridden({"n_best": 1, **({"method": "greedy"} if settings.method == "sample" else {})})
+    sources, references = [pair.source for pair in chosen.pairs], [pair.target for pair in chosen.pairs]
+    told = _telling(tell, "original")
+    found = predictor.task.translate(predictor.model, sources, settings, lambda done: told(done / len(sources)))
+    ours = [one.texts[0] for one in found]
+    rivals = exported.translate(sources, settings)
+    theirs = [exported.shown(source, one[0]) for source, one in zip(sources, rivals, strict=True)]
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    before, after = (corpus_scores(said, references, ("bleu",))["bleu"] for said in (ours, theirs))
+    return Verification(chosen.name, len(chosen), {f"{settings.method} search": Search(same)}, (before, after))
+
+
+def _telling(tell: Tell | None, what: str) -> Callable[[float], None]:
+    return (lambda share: None) if tell is None else (lambda share: tell(what, share))
+
+
+def _compare(
+    predictor: Predictor,
+    exported: ExportedTranslator,
+    pairs: Sequence[Pair],
+    settings: DecodingSettings,
+    told: Callable[[float], None],
+) -> Search:
+    sources = [pair.source for pair in pairs]
+    originals = predictor.task.translate(predictor.model, sources, settings, lambda done: told(done / len(sources)))
+    answers = exported.translate(sources, settings)
+    same = ties = cut = 0
+    drift, differences = 0.0, []
+    for source, original, rivals in zip(sources, originals, answers, strict=True):
+        ours, theirs = original.hypotheses[0], rivals[0]
+        if ours.tokens == theirs.tokens and (away := _away(ours.log_probability, theirs.log_probability)) <= DRIFT:
+            same, drift = same + 1, max(drift, away)
+        elif settings.method == "beam" and not ours.finished:
+            cut += 1
+        elif _is_tie(predictor, source, ours, theirs, settings):
+            ties += 1
+        else:
+            said = [exported.target.decode(one.tokens) for one in (ours, theirs)]
+            shown = [f"{text} ({one.log_probability:.4f})" for text, one in zip(said, (ours, theirs), strict=True)]
+            differences.append(Difference(source, *shown))
+    return Search(same, ties, cut, drift, differences)
+
+
+def _away(one: float, other: float) -> float:
+    """How far two log probabilities are apart, relative to their size where that is more than 1."""
+    return abs(one - other) / max(1.0, abs(one))
+
+
+def _is_tie(predictor: Predictor, source: str, ours: Hypothesis, theirs: Found, settings: DecodingSettings) -> bool:
+    """Whether the original itself finds both answers equally likely: where they part, or for a beam as a whole."""
+    if ours.tokens == theirs.tokens:
+        return False  # the same words with another probability
+    chances = [_chances(predictor, source, one.tokens, settings) for one in (ours, theirs)]
+    if settings.method == "beam":
+        return _away(float(chances[0].sum()), float(chances[1].sum())) <= TIE
+    parting = [a == b for a, b in zip([*ours.tokens, -1], [*theirs.tokens, -1], strict=False)].index(False)
+    return _away(float(chances[0][parting]), float(chances[1][parting])) <= TIE
+
+
+@torch.inference_mode()
+def _chances(predictor: Predictor, source: str, tokens: Sequence[int], settings: DecodingSettings) -> torch.Tensor:
+    """The original's log probability of each symbol and of EOS, led along an answer."""
+    batch = collate_pairs([predictor.task.source.encode(source)], [tokens])
+    logits = predictor.model.output(predictor.model(batch)[0])
+    logits[:, [PAD_ID, BOS_ID, *([UNK_ID] if settings.unknown == "forbid" else [])]] = float("-inf")
+    return logits.log_softmax(-1).gather(1, batch.target_out[0][:, None])[:, 0]

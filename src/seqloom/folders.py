@@ -1,0 +1,35 @@
+"""What a folder on disk is: a run, a model, or a model exported to another engine. No torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqloom.errors import UserError, did_you_mean
+
+EXPORTED = "seqloom.json"  # our description of an exported model; CTranslate2 has a config.json of its own
+
+
+def find_model(path: str | Path) -> Path:
+    """The model folder at a path: the folder itself, or `model` inside a run folder."""
+    path = Path(path).expanduser()
+    refuse_exported(path, "this needs the model folder that it was made from")
+    for folder in (path, path / "model"):
+        if (folder / "config.json").is_file():
+            return folder
+    if (path / "recipe.yaml").is_file():
+        raise UserError(f"{path}: this run has no model yet; finish it with 'seqloom train {path} --resume'")
+    if not path.exists():
+        near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
+        raise UserError(f"{path}: there is no such model or run folder{near}")
+    raise UserError(f"{path}: not a model folder (it has no config.json) nor a run with a model")
+
+
+def is_exported(path: str | Path) -> bool:
+    """Whether `seqloom export` wrote this folder."""
+    return (Path(path).expanduser() / EXPORTED).is_file()
+
+
+def refuse_exported(path: str | Path, instead: str) -> None:
+    """An exported model answers and nothing else."""
+    if is_exported(path):
+        raise UserError(f"{path}: a model exported to CTranslate2, for 'predict' and 'evaluate' only; {instead}")

@@ -1,0 +1,181 @@
+"""Dropout: the rate that was asked for in every byte of a draw, an exact mean, and torch's own as the plain twin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from seqloom.nn.dropout import LEVELS, Dropout, dropout_mask, dropped_levels
+from seqloom.nn.plain import use_plain_paths
+
+RATES = [0.01, 0.3, 0.5, 0.9]
+EXTREMES = [1e-6, 0.999_999]
+SEED = 23
+BYTES_A_DRAW = 8
+every_rate = pytest.mark.parametrize("rate", RATES)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(SEED)
+
+
+def training(rate: float) -> Dropout:
+    return Dropout(rate).train()
+
+
+def from_seed(act: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """What is done to the values by a generator that was just seeded."""
+    torch.manual_seed(SEED)
+    return act(values)
+
+
+def mask_from_seed(values: Tensor, rate: float) -> Tensor:
+    return from_seed(lambda v: dropout_mask(v.shape, rate), values)
+
+
+def near(found: Tensor, expected: float, count: int) -> bool:
+    """Within six standard deviations of a mean of `count` draws of 0 and 1: missed once in 500 million."""
+    return bool((found - expected).abs().max() < 6 * math.sqrt(expected * (1 - expected) / count))
+
+
+# -- the rate and the scale ------------------------------------------------------------------------------------------
+
+
+def test_rates_are_rounded_but_never_to_nothing_or_everything() -> None:
+    assert [dropped_levels(rate) for rate in (0.0, 0.01, 0.1, 0.3, 0.5, 0.9)] == [0, 3, 26, 77, 128, 230]
+    assert [dropped_levels(rate) for rate in EXTREMES] == [1, 255]
+    for rate in RATES:
+        assert abs(dropped_levels(rate) / LEVELS - rate) <= 0.5 / LEVELS
+
+
+@every_rate
+def test_units_are_kept_at_the_rate(rate: float) -> None:
+    mask = dropout_mask(torch.Size([101, 1009]), rate)
+    assert near((mask > 0).double().mean(), 1 - dropped_levels(rate) / LEVELS, mask.numel())
+
+
+@pytest.mark.parametrize("rate", RATES + EXTREMES)
+def test_over_all_bytes_the_mean_is_exactly_one(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value of a byte comes once: so many levels drop, and what is left is scaled up by their exact share."""
+    every_byte = torch.arange(LEVELS, dtype=torch.uint8)
+    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_: self.copy_(every_byte.view(torch.int64)))
+    mask, levels = dropout_mask(torch.Size([LEVELS]), rate), dropped_levels(rate)
+    scale = torch.tensor(256 / (256 - levels))
+    assert torch.equal(mask, torch.where(every_byte.int() < levels, 0.0, scale))
+    assert mask.double().mean().item() == pytest.approx(1.0, abs=1e-7)
+
+
+@every_rate
+def test_a_mask_has_two_values(rate: float) -> None:
+    found = dropout_mask(torch.Size([10_007]), rate).unique()
+    assert torch.equal(found, torch.tensor([0.0, 256 / (256 - dropped_levels(rate))]))
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.25, 0.5, 0.75, 0.9])
+def test_every_byte_of_a_draw_is_unbiased(rate: float) -> None:
+    """A draw of 63 bits, such as int64's `random_()` without bounds, would show in the highest byte."""
+    draws = 20_011
+    lanes = (dropout_mask(torch.Size([draws, BYTES_A_DRAW]), rate) > 0).double()
+    assert near(lanes.mean(0), 1 - dropped_levels(rate) / LEVELS, draws)
+
+
+def test_bytes_of_a_draw_and_neighbouring_draws_know_nothing_of_each_other() -> None:
+    draws = 20_011
+    lanes = (dropout_mask(torch.Size([draws, BYTES_A_DRAW]), 0.5) > 0).double()
+    seen = torch.cat([lanes[1:], lanes[:-1]], 1)
+    correlations = torch.corrcoef(seen.T) - torch.eye(2 * BYTES_A_DRAW, dtype=torch.float64)
+    assert correlations.abs().max() < 6 / math.sqrt(draws)
+
+
+# -- chance, gradients, and when nothing happens ---------------------------------------------------------------------
+
+
+@every_rate
+def test_the_seed_decides(rate: float) -> None:
+    dropout, values = training(rate), torch.ones(11, 307)
+    first, second = from_seed(dropout, values), dropout(values)
+    assert not torch.equal(first, second)
+    assert torch.equal(from_seed(dropout, values), first)
+    state = torch.get_rng_state()  # what a checkpoint holds
+    again = dropout(values)
+    assert torch.equal(again, second)
+    torch.set_rng_state(state)
+    assert torch.equal(dropout(values), second)
+
+
+@every_rate
+def test_the_fast_path_is_the_product_with_its_mask_and_so_is_its_gradient(rate: float) -> None:
+    values = torch.randn(7, 13, 31, requires_grad=True)
+    output, mask = from_seed(training(rate), values), mask_from_seed(values, rate)
+    assert torch.equal(output, values * mask)
+    factor = torch.randn_like(values)
+    assert torch.equal(torch.autograd.grad((output * factor).sum(), values)[0], factor * mask)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_nothing_happens_without_training_or_without_a_rate(plain: bool) -> None:
+    values, before = torch.randn(5, 17), torch.get_rng_state()
+    for dropout in (Dropout(0.5).eval(), training(0.0)):
+        use_plain_paths(dropout, plain)
+        assert dropout(values) is values
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@every_rate
+@pytest.mark.parametrize(("dtype", "plain"), [(torch.float32, True), (torch.float64, False), (torch.bfloat16, False)])
+def test_the_plain_path_and_other_types_are_torchs(rate: float, dtype: torch.dtype, plain: bool) -> None:
+    values, dropout = torch.randn(53, 17, dtype=dtype), training(rate)
+    use_plain_paths(dropout, plain)
+    found = from_seed(dropout, values)
+    assert torch.equal(found, from_seed(lambda v: F.dropout(v, rate), values))
+    use_plain_paths(dropout, False)
+    assert torch.equal(from_seed(dropout, values), found) == (not plain)
+
+
+# -- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(shape=st.lists(st.integers(0, 9), max_size=4), rate=st.sampled_from(RATES))
+@example(shape=[], rate=0.5)
+@example(shape=[0], rate=0.5)
+@example(shape=[3, 0, 5], rate=0.5)
+@example(shape=[7], rate=0.5)
+@example(shape=[8], rate=0.5)
+@example(shape=[9], rate=0.5)
+def test_every_shape(shape: list[int], rate: float) -> None:
+    values = torch.full(shape, 3.0, requires_grad=True)
+    output = training(rate)(values)
+    assert output.shape == values.shape
+    kept = torch.tensor(3.0) * torch.tensor(256 / (256 - dropped_levels(rate)))
+    assert ((output == 0) | (output == kept)).all()
+    (gradient,) = torch.autograd.grad(output.sum(), values)
+    assert torch.equal(gradient * 3, output)
+
+
+def test_values_that_are_not_contiguous() -> None:
+    """The mask belongs to places, not to storage: a view gives what its copy gives."""
+    whole = torch.randn(19, 5, 11)
+    for view in (whole.transpose(0, 2), whole[::2, 1:, ::3], whole[:, :1].expand(-1, 7, -1)):
+        assert not view.is_contiguous()
+        leaf = view.detach().requires_grad_()
+        output = from_seed(training(0.3), leaf)
+        assert torch.equal(output, from_seed(training(0.3), view.contiguous()))
+        factor = torch.randn_like(output)
+        expected = factor * mask_from_seed(view, 0.3)
+        assert torch.equal(torch.autograd.grad((output * factor).sum(), leaf)[0], expected)
+
+
+def test_a_gradient_that_is_not_contiguous() -> None:
+    values = torch.ones(13, 29, requires_grad=True)
+    output = training(0.5)(values)
+    (gradient,) = torch.autograd.grad(output, values, torch.ones(29, 13).T)
+    assert torch.equal(gradient, output)
