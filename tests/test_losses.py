@@ -130,3 +130,68 @@ def test_huge_logits_stay_finite() -> None:
     loss, nll = projected_cross_entropy(features, weight, None, torch.tensor([1]), 0.1)
     assert nll.item() == pytest.approx(2e4)
     assert torch.autograd.grad(loss, features)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("size", [1e2, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_projected_equals_plain_for_extreme_logits(
+    smoothing: float, bias: bool, size: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Softmaxes that are all but certain, rightly and wrongly; an exponential without its maximum would overflow."""
+    monkeypatch.setattr(losses, "ROWS_AT_A_TIME", 3)
+    features, weight, offset, targets = case(11, bias, dtype)
+    features = (size * features.detach()).requires_grad_()
+    leaves = [features, weight] if offset is None else [features, weight, offset]
+    plain = plain_cross_entropy(features, weight, offset, targets, smoothing)
+    projected = projected_cross_entropy(features, weight, offset, targets, smoothing)
+    assert plain.nll > 10 * size  # some rows are far off
+    near = dict(rtol=1e-10, atol=1e-10) if dtype == torch.float64 else dict(rtol=1e-5, atol=1e-5 * size)
+    torch.testing.assert_close(tuple(projected), tuple(plain), **near)
+    torch.testing.assert_close(
+        torch.autograd.grad(projected.loss, leaves), torch.autograd.grad(plain.loss, leaves), **near
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_shift_of_all_logits_changes_nothing(smoothing: float, dtype: torch.dtype) -> None:
+    """Smoothing subtracts a sum of all logits from a sum of all normalisers: what they share must cancel."""
+    features, weight, offset, targets = case(2 * ROWS_AT_A_TIME + 3, dtype=dtype)
+    assert offset is not None
+    shifted = (offset.detach() + 1e3).requires_grad_()
+    low, high = (projected_cross_entropy(features, weight, b, targets, smoothing) for b in (offset, shifted))
+    near = dict(rtol=1e-9, atol=1e-9) if dtype == torch.float64 else dict(rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(tuple(high), tuple(low), **near)
+    torch.testing.assert_close(
+        torch.autograd.grad(high.loss, (features, weight, shifted)),
+        torch.autograd.grad(low.loss, (features, weight, offset)),
+        **near,
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_gradients_by_differences_without_a_bias(smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "ROWS_AT_A_TIME", 2)
+    features, weight, _, targets = case(rows, bias=False)
+
+    def loss(features: Tensor, weight: Tensor) -> Tensor:
+        return projected_cross_entropy(features, weight, None, targets, smoothing).loss
+
+    assert torch.autograd.gradcheck(loss, (features, weight))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_single_precision_is_as_exact_as_it_can_be(smoothing: float) -> None:
+    """Sums over several chunks of a vocabulary of some size, against double precision."""
+    torch.manual_seed(43)
+    rows, symbols, size = 2 * ROWS_AT_A_TIME + 3, 1009, 17
+    exact = [torch.randn(rows, size), torch.randn(symbols, size), torch.randn(symbols)]
+    targets, found = torch.randint(symbols, (rows,)), []
+    for loss_of, dtype in ((projected_cross_entropy, torch.float32), (plain_cross_entropy, torch.float64)):
+        leaves = [leaf.to(dtype).requires_grad_() for leaf in exact]
+        loss, nll = loss_of(*leaves, targets, smoothing)
+        found.append([t.double() for t in (loss.detach(), nll, *torch.autograd.grad(loss, leaves))])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-4)

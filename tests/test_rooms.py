@@ -37,7 +37,8 @@ LEVELS = {
     "recipe": 10,
     "predictor": 11,
     "experiment": 12,
-    "export.translator": 12,  # answers without torch
+    "export.search": 11,  # answers without torch, as the next
+    "export.translator": 12,
     "export": 13,
     "serving": 13,
     "studio": 14,
@@ -56,6 +57,7 @@ WITHOUT_TORCH = (
     "evaluation",
     "inspection",
     "training.settings",
+    "export.search",
     "export.translator",
 )
 

@@ -16,9 +16,7 @@ __all__ = ["load", "train", "__version__"]
 
 if TYPE_CHECKING:
     from seqloom.experiment import train
-    from seqloom.predictor import Predictor
-
-    load = Predictor.load
+    from seqloom.export.door import load
 
 
 def __getattr__(name: str) -> Any:
@@ -28,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return train
     if name == "load":
-        from seqloom.predictor import Predictor
+        from seqloom.export.door import load
 
-        return Predictor.load
+        return load
     raise AttributeError(f"module 'seqloom' has no attribute {name!r}")

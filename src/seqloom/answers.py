@@ -9,6 +9,8 @@ from typing import Any
 
 from seqloom.errors import UserError
 
+CLOSED = "an exported model cannot be looked into; ask the model folder that it was made from"
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -38,7 +40,7 @@ class Answer:
     def trace(self) -> Any:
         """Attention and gates."""
         if self.tracer is None:
-            raise UserError("an exported model cannot be looked into; ask the model folder that it was made from")
+            raise UserError(CLOSED)
         return self.tracer()
 
     def to_dict(self) -> dict[str, Any]:

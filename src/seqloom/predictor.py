@@ -73,7 +73,8 @@ class Predictor:
     ) -> tuple[Evaluation, list[str]]:
         """Quality on a corpus with references, and the answers."""
         pairs = list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else list(corpus)
-        return self.task.evaluate(self.model, name, pairs, self.decoding.overridden(decoding), progress, **(options or {}))
+        settings = self.decoding.overridden(decoding)
+        return self.task.evaluate(self.model, name, pairs, settings, progress, **(options or {}))
 
     def trace(self, source: str, target: str | None = None) -> Any:
         """How the model gets from a source to a target (its own answer when none is given)."""

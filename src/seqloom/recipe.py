@@ -13,6 +13,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from seqloom.corpus.readers import CorpusSettings
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import RecipeError, UserError, one_of
+from seqloom.folders import refuse_exported
 from seqloom.models import MODELS
 from seqloom.settings import ModelSettings, Settings, apply_overrides, check, read_yaml
 from seqloom.text.tokenizers import TextSettings
@@ -136,6 +137,7 @@ def shipped_recipes() -> dict[str, Path]:
 def find_recipe(name: str | Path) -> Path:
     """A path as it is; else the shipped recipe of that name (`demo`, `demo.yaml`, `recipes/demo.yaml`)."""
     path = Path(os.path.expanduser(name))
+    refuse_exported(path, "training starts from a recipe")
     if path.exists():
         return path
     short = str(name).removeprefix("recipes/").removesuffix(".yaml")

@@ -6,7 +6,15 @@ import pytest
 import sacrebleu
 
 from seqloom.errors import UserError
-from seqloom.evaluation.metrics import METRICS, TEXT_METRICS, corpus_scores, exact_match, group_bleu, signatures
+from seqloom.evaluation.metrics import (
+    METRICS,
+    TEXT_METRICS,
+    corpus_scores,
+    exact_match,
+    group_bleu,
+    looks_tokenized,
+    signatures,
+)
 
 HYPOTHESES = ["The cat sat on the mat .", "a dog barks, loudly, at Night", "it's 3.5 percent"]
 REFERENCES = ["the cat sat on a mat.", "A dog barks loudly at night", "it's 3.5 percent"]
@@ -74,3 +82,12 @@ def test_every_metric_has_a_direction() -> None:
     assert set(TEXT_METRICS) <= set(METRICS)
     assert {name for name, direction in METRICS.items() if direction == "lower"} == {"ter", "aer", "loss", "perplexity"}
     assert set(METRICS.values()) == {"higher", "lower"}
+
+
+def test_tokenised_text_is_recognised_by_its_full_stops(capsys: pytest.CaptureFixture[str]) -> None:
+    tokenised, natural = ["a cat .", "two dogs .", "a bird"], ["A cat.", "Two dogs.", "a bird ."]
+    assert looks_tokenized(tokenised)
+    assert not looks_tokenized(natural)
+    assert not looks_tokenized([])
+    corpus_scores(["a cat ."] * 200, ["a cat ."] * 200, ["bleu"])
+    assert not capsys.readouterr().err, "sacrebleu's own advice would tear our progress lines apart"

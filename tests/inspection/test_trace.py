@@ -156,6 +156,7 @@ def test_tensors() -> None:
 def test_looking_and_measuring_need_neither_torch_nor_matplotlib_to_be_imported() -> None:
     code = (
         "import sys, seqloom.inspection.gates, seqloom.inspection.attention, seqloom.inspection.lengths, "
+        "seqloom.inspection.heads, "
         "seqloom.evaluation.report, seqloom.evaluation.alignment; "
         "print([name for name in ('torch', 'matplotlib', 'sacrebleu') if name in sys.modules])"
     )

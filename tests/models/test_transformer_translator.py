@@ -17,6 +17,7 @@ from seqloom.batches.collate import PairBatch, SourceBatch, collate_pairs, colla
 from seqloom.corpus.readers import CorpusSettings
 from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
+from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import RecipeError
 from seqloom.inspection.trace import Trace
 from seqloom.models import MODELS
@@ -170,8 +171,9 @@ def test_later_targets_change_nothing_before_them_and_the_source_changes_all(kin
     with torch.no_grad():
         expected = model(batch)
         assert_near(model(replace(batch, target_in=later))[:, :place], expected[:, :place])
-        assert ((model(replace(batch, target_in=later)) - expected).abs().amax(-1) > 1e-5)[:, place:].all()
-        assert ((model(replace(batch, source=other_source)) - expected).abs().amax(-1) > 1e-6).all()
+        if kind != "plain":  # without a way around, attention soon makes all positions alike (Dong et al. 2021)
+            assert ((model(replace(batch, target_in=later)) - expected).abs().amax(-1) > 1e-5)[:, place:].all()
+        assert ((model(replace(batch, source=other_source)) - expected).abs().amax(-1) > 1e-5).all()
 
 
 @every_kind
@@ -242,12 +244,34 @@ class Slow:
         return self.model(batch)[:, -1], (source, lengths, said), self.model.align(batch)[:, -1]
 
 
+def talkative(seed: int, **given: Any) -> TransformerTranslator:
+    """A random translator whose next word depends on what it read: large maps, small biases, no tables that are one."""
+    torch.manual_seed(seed)
+    basic = dict(size=SIZE, num_heads=HEADS, feed_forward_size=INNER, encoder_layers=2, decoder_layers=2, tie=())
+    settings = TransformerTranslatorSettings(**(basic | given))
+    model = TransformerTranslator(settings, source_symbols=SOURCE_SYMBOLS, target_symbols=11)
+    for weight in model.parameters():
+        weight.data = 2 * weight.data if weight.ndim > 1 else weight.data + 0.1 * torch.randn_like(weight)
+    return model.eval()
+
+
 METHODS = {
     "greedy": DecodingSettings(method="greedy", max_length=13),
-    "beam": DecodingSettings(method="beam", beam_size=5, n_best=4, max_length=13, coverage_penalty=0.2),
-    "beam-to-the-end": DecodingSettings(method="beam", beam_size=3, n_best=3, max_length=11, early_stop=False),
-    "sample": DecodingSettings(method="sample", n_best=3, max_length=13, temperature=1.3, top_k=7, top_p=0.95, seed=7),
+    "beam": DecodingSettings(
+        method="beam", beam_size=5, n_best=3, max_length=11, coverage_penalty=0.2, early_stop=False
+    ),
+    "sample": DecodingSettings(method="sample", n_best=2, max_length=13, temperature=1.3, top_k=5, top_p=0.95, seed=7),
 }
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.tokens for h in found] == [h.tokens for h in expected]
+    for one, two in zip(found, expected, strict=True):
+        assert one.finished == two.finished
+        assert one.score == pytest.approx(two.score, abs=1e-4)
+        assert one.log_probability == pytest.approx(two.log_probability, abs=1e-4)
+        assert one.token_log_probabilities == pytest.approx(two.token_log_probabilities, abs=1e-4)
+        assert_near(one.attention, two.attention)
 
 
 @every_position
@@ -255,30 +279,24 @@ METHODS = {
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_search_equals_a_search_that_reads_everything_again(positions: str, norm_first: bool, method: str) -> None:
     few = dict(max_positions=5) if positions == "learned" else {}  # answers go beyond the table
-    model = build(positions, norm_first=norm_first, **few)
     batch = collate_sources([*SOURCES, [4], [15, 16, 4, 5, 6, 7, 8]])
-    fast, slow = (decode(m, batch, METHODS[method], keep_attention=True) for m in (model, Slow(model)))
-    for mine, other in zip(fast, slow, strict=True):
-        assert [h.tokens for h in mine] == [h.tokens for h in other]
-        assert [h.finished for h in mine] == [h.finished for h in other]
-        for one, two in zip(mine, other, strict=True):
-            assert one.score == pytest.approx(two.score, abs=1e-4)
-            assert one.log_probability == pytest.approx(two.log_probability, abs=1e-4)
-            assert one.token_log_probabilities == pytest.approx(two.token_log_probabilities, abs=1e-4)
-            assert_near(one.attention, two.attention)
-    assert len({tuple(h.tokens) for answers in fast for h in answers}) > 3  # the comparison is not about one answer
+    found = set()
+    for seed in (59, 61, 67) if method == "greedy" else (59,):
+        model = talkative(seed, positions=positions, norm_first=norm_first, **few)
+        fast, slow = (decode(m, batch, METHODS[method], keep_attention=True) for m in (model, Slow(model)))
+        for mine, other in zip(fast, slow, strict=True):
+            assert_same(mine, other)
+            found |= {tuple(h.tokens) for h in mine}
+    assert len(found) > 3  # or the comparison would be about little
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_an_answer_does_not_depend_on_its_batch(method: str) -> None:
-    model = build()
+    model = talkative(71)
     together = decode(model, collate_sources(SOURCES), METHODS[method], keep_attention=True)
     for number, (source, answers) in enumerate(zip(SOURCES, together, strict=True)):
         (alone,) = decode(model, collate_sources([source]), METHODS[method], keep_attention=True, numbers=[number])
-        assert [h.tokens for h in alone] == [h.tokens for h in answers]
-        for one, two in zip(alone, answers, strict=True):
-            assert one.score == pytest.approx(two.score, abs=1e-4)
-            assert_near(one.attention, two.attention)
+        assert_same(alone, answers)
 
 
 # -- tables that are one ---------------------------------------------------------------------------------------------
@@ -390,6 +408,10 @@ def attention_of(model: TransformerTranslator, site: str, layer: int) -> Any:
     return block.cross if site == "cross" else block.attention
 
 
+def name_of(model: nn.Module, wanted: nn.Module) -> str:
+    return next(name for name, module in model.named_modules() if module is wanted)
+
+
 @pytest.mark.parametrize(("site", "layer", "head"), build().heads())
 def test_without_a_head_nothing_it_says_is_heard(site: str, layer: int, head: int) -> None:
     model, batch = build(), pairs()
@@ -410,10 +432,6 @@ def test_without_a_head_nothing_it_says_is_heard(site: str, layer: int, head: in
     assert all(torch.equal(weight, weights[name]) for name, weight in model_tensors(model).items())
 
 
-def name_of(model: nn.Module, wanted: nn.Module) -> str:
-    return next(name for name, module in model.named_modules() if module is wanted)
-
-
 def test_a_head_comes_back_after_an_error_and_in_inference_mode() -> None:
     model = build()
     weights = model_tensors(model)
@@ -421,33 +439,24 @@ def test_a_head_comes_back_after_an_error_and_in_inference_mode() -> None:
         with pytest.raises(KeyError, match="inside"), model.without_head(site, layer, head):
             raise KeyError("inside")
         with torch.inference_mode(), model.without_head(site, layer, head):
-            assert not torch.equal(
-                attention_of(model, site, layer).output.weight, weights[f"{place_of(site, layer)}.output.weight"]
-            )
+            output = attention_of(model, site, layer).output
+            assert not torch.equal(output.weight, weights[f"{name_of(model, output)}.weight"])
         assert all(torch.equal(weight, weights[name]) for name, weight in model_tensors(model).items())
     loss_of(model, pairs()).backward()  # and the weights can still learn
-
-
-def place_of(site: str, layer: int) -> str:
-    return (
-        f"encoder.layers.{layer}.attention"
-        if site == "encoder"
-        else (f"decoder.layers.{layer}.{'cross' if site == 'cross' else 'attention'}")
-    )
 
 
 def test_heads_can_be_taken_away_together() -> None:
     """Without all heads of every self-attention of the encoder, no source word knows of another."""
     model = build("none", encoder_layers=1)
-    tokens = torch.full((1,), BOS_ID)
+
+    def first_word(source: list[int]) -> Tensor:
+        return model.start(collate_sources([source])).memory[0].values[:, :, 0]
+
     with torch.no_grad(), model.without_head("encoder", 0, 0), model.without_head("encoder", 0, 1):
+        assert not torch.equal(first_word([4, 5, 6]), first_word([4, 7, 8]))  # one head is left
         with model.without_head("encoder", 0, 2):
-            first, second = (model.start(collate_sources([source])) for source in ([4, 5, 6], [4, 7, 8]))
-            assert torch.equal(first.memory[0].values[:, :, 0], second.memory[0].values[:, :, 0])
-        assert not torch.equal(
-            model.start(collate_sources([[4, 5]])).memory[0].values[:, :, 0], first.memory[0].values[:, :, 0]
-        )
-        assert model.advance(tokens, first)[0].isfinite().all()
+            assert torch.equal(first_word([4, 5, 6]), first_word([4, 7, 8]))
+        assert not torch.equal(first_word([4, 5, 6]), first_word([4, 7, 8]))
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
@@ -473,7 +482,7 @@ def test_heads_can_be_taken_away_together() -> None:
         ),
         (
             dict(tie=["target", "outpt"]),
-            "tie.1 must be one of source, target, output; got 'outpt' (did you mean 'output'?)",
+            "tie.1 must be one of output, source, target; got 'outpt' (did you mean 'output'?)",
         ),
         (
             dict(alignment_layer=3, decoder_layers=3),
@@ -553,8 +562,8 @@ def test_reversal_is_learned(given: dict[str, Any], tmp_path: Path) -> None:
     train, valid = reversals(tmp_path / "train.tsv", 1, 3000), reversals(tmp_path / "valid.tsv", 2, 60)
     task = Translation.learn(train, TextSettings(tokenizer="word", vocabulary_size=None, joint=False))
     settings = TrainingSettings(
-        steps=300, batch_tokens=630, learning_rate=1e-2, schedule="cosine", warmup_steps=30, validate_every=300,
-        validation_sentences=60, samples=0, log_every=1000,
+        steps=300, batch_tokens=630, learning_rate=1e-2, betas=(0.9, 0.98), schedule="cosine", warmup_steps=30,
+        validate_every=300, validation_sentences=60, samples=0, log_every=1000,
     )  # fmt: skip
     torch.manual_seed(3)
     basic = dict(size=32, num_heads=4, feed_forward_size=64, encoder_layers=1, decoder_layers=1, dropout=0.0)

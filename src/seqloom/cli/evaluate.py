@@ -29,7 +29,7 @@ def evaluate(
     Parameters
     ----------
     model
-        A run folder, or a model folder with --data.
+        A run folder, or a model folder or a folder that 'seqloom export' wrote, with --data.
     data
         Either --data pairs.tsv (or .csv, .jsonl), or --data test.en --data test.de (line by line), or
         --data grammar:en-es/test.
@@ -49,13 +49,13 @@ def evaluate(
     from seqloom.cli.output import emit, note, output_to
     from seqloom.corpus.readers import read_pairs
     from seqloom.evaluation.metrics import looks_tokenized
-    from seqloom.predictor import Predictor
+    from seqloom.export.door import load
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
     corpora = chosen_corpora(model, data, test)
     decoding = apply_overrides({}, overrides)
-    predictor = Predictor.load(model)
+    predictor = load(model)
     options = {"lowercase": lowercase, "tokenized": tokenized}
     with output_to(output) as out:
         for index, (name, corpus) in enumerate(corpora.items()):
@@ -79,16 +79,17 @@ def evaluate(
 def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:
     """Name -> corpus: what --data says, else the test corpora of the run's recipe."""
     from seqloom.errors import UserError, one_of
-    from seqloom.folders import find_model
-    from seqloom.recipe import load_recipe
+    from seqloom.folders import find_model, is_exported
 
     if data:
         if test is not None:
             raise UserError("--test names a corpus of the recipe; it does not go together with --data")
         return {"data": corpus_from(data)}
-    run = find_model(model).parent
+    run = (model.expanduser().resolve() if is_exported(model) else find_model(model)).parent
     if not (run / "recipe.yaml").is_file():
         raise UserError(f"{model}: a model folder has no test data of its own; give --data FILE")
+    from seqloom.recipe import load_recipe  # knows every model, and with them torch
+
     recipe = load_recipe(run / "recipe.yaml")
     corpora = recipe.data.test or {"valid": recipe.data.valid}
     if test == "all":

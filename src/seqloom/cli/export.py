@@ -23,8 +23,8 @@ def export(
 ) -> None:
     """Write a Transformer for CTranslate2, which answers several times faster and without torch.
 
-    The folder holds everything: 'seqloom predict' and 'seqloom evaluate' take it as they take a model folder. It gets its
-    name only after it has answered the validation data as the original does.
+    The folder holds everything: 'seqloom predict' and 'seqloom evaluate' take it as they take a model folder. It is
+    kept only if it answers the validation data as the original does.
 
     seqloom export runs/my --to ctranslate2
 

@@ -33,7 +33,7 @@ def predict(
     Parameters
     ----------
     model
-        A model folder or a run folder.
+        A model folder, a run folder, or a folder that 'seqloom export' wrote.
     texts
         Texts to answer, each in quotes.
     input_file
@@ -63,7 +63,7 @@ def predict(
     import sys
 
     from seqloom.cli.output import output_to, read_texts
-    from seqloom.predictor import Predictor
+    from seqloom.export.door import load
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
@@ -83,7 +83,7 @@ def predict(
         decoding.setdefault("method", "beam")
     decoding = apply_overrides(decoding, overrides)
     lines = read_texts(texts, input_file)
-    predictor = Predictor.load(model)
+    predictor = load(model)
     with Progress("answering") as progress:
         many = len(lines) > 100
         report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None

@@ -203,8 +203,9 @@ def build_spec(model: TransformerTranslator) -> Any:
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
     spec.config.decoder_start_token = BOS
     spec.config.add_source_eos = True
-    norm = model.encoder.layers[0].around[0].norm  # type: ignore[union-attr,index]
-    spec.config.layer_norm_epsilon = norm.eps
+    first = model.encoder.layers[0]
+    assert isinstance(first, TransformerLayer)
+    spec.config.layer_norm_epsilon = first.around[0].norm.eps  # type: ignore[union-attr]
     return spec
 
 

@@ -4,7 +4,7 @@ The search is CTranslate2's, led so that it is ours. Both look at the 2 * beam_s
 of the first beam_size that say EOS end, and stop once beam_size have ended. What differs is put right here:
 
 - it normalises by length with another formula: the beam_size best that ended are ranked again with ours;
-- it has one length limit a batch: a sentence that reached its own is asked again, among others with the same limit;
+- it has one length limit a batch: a beam that reached its sentence's own is asked again, among others of that limit;
 - it says no EOS at the limit: the sum of an answer that was cut is completed by scoring it.
 
 PAD and BOS are never said: the exporter wrote that into the output bias.
@@ -68,6 +68,8 @@ class Engine:
 
     def chances(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         """Log probability of each symbol of each target and of its EOS, as the model is led along it."""
+        if not sources:
+            return []
         questions, answers = [self.source.pieces(ids) for ids in sources], [self.target.pieces(ids) for ids in targets]
         scored = self._translator.score_batch(
             questions, answers, max_batch_size=2048, batch_type="tokens", max_input_length=0
@@ -109,24 +111,21 @@ def search(
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Found]]:
     """The `n_best` answers to each source, best first; a source without symbols has an answer without symbols."""
-    answers = {index: [Found([])] for index, ids in enumerate(sources) if not ids}
-
-    def keep(found: Iterator[tuple[int, list[Found]]]) -> None:
-        for index, rivals in found:
-            answers[index] = rivals
-            if progress is not None:
-                progress(len(answers))
-
-    sampled = settings.method == "sample"
-    replaced = settings.unknown == "replace"
+    sampled, replaced = settings.method == "sample", settings.unknown == "replace"
     questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings)
     asked = [index for index, ids in enumerate(sources) if ids]
-    keep(questions.ask(asked, attention=questions.covers or (sampled and replaced)))
-    keep(questions.ask([i for i in asked if i not in answers], attention=questions.covers, same_limit=True))
+    found: dict[int, list[Found]] = {}
+    for index, rivals in questions.ask(asked, attention=questions.covers or (sampled and replaced)):
+        found[index] = rivals
+        if progress is not None:
+            progress(len(found) + len(sources) - len(asked))
+    again = [index for index in asked if index not in found]
+    found.update(questions.ask(again, attention=questions.covers, same_limit=True))
+    answers = questions.ranked(found)
     if replaced:
         blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
-        keep(questions.ask(blind, attention=True, same_limit=True))
-    return [answers[index] for index in range(len(sources))]
+        answers |= questions.ranked(dict(questions.ask(blind, attention=True, same_limit=True)))
+    return [answers.get(index, [Found([])]) for index in range(len(sources))]
 
 
 class _Questions:
@@ -145,7 +144,7 @@ class _Questions:
     def ask(
         self, indices: Sequence[int], *, attention: bool, same_limit: bool = False
     ) -> Iterator[tuple[int, list[Found]]]:
-        """Answers as they come; without `same_limit`, a sentence that reached its own length limit is left out."""
+        """What ended, as it comes; without `same_limit`, a beam that reached its sentence's own limit is left out."""
         waiting: deque[tuple[list[int], list[Any]]] = deque()
         for batch in self._batches(indices, attention, same_limit):
             options = self._options(max(self.limits[i] for i in batch) - 1, attention)
@@ -205,25 +204,32 @@ class _Questions:
 
     def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> Iterator[tuple[int, list[Found]]]:
         for index, future in zip(batch, pending, strict=True):
-            result = future.result()
-            found = [self._found(result, rank) for rank in range(len(result.hypotheses))]
-            if same_limit or all(len(one.tokens) + 1 < self.limits[index] for one in found):
-                yield index, self._ranked(index, found)
+            result, room = future.result(), self.limits[index] - 1
+            found = [self._found(result, rank, room) for rank in range(len(result.hypotheses))]
+            if same_limit or not self.beam or all(one.finished for one in found):
+                yield index, found
 
-    def _found(self, result: Any, rank: int) -> Found:
+    def _found(self, result: Any, rank: int, room: int) -> Found:
+        """An answer with the sum of what it says; where it found no end in its room, cut there, its sum unknown."""
         pieces = result.hypotheses[rank]
-        ended = bool(pieces) and pieces[-1] == EOS
+        ended = bool(pieces) and pieces[-1] == EOS and len(pieces) <= room
+        symbols = self.engine.symbols(pieces[:-1] if ended else pieces[:room])
         total = result.scores[rank] * (len(pieces) ** self.power if self.beam else 1.0)
         attention = np.array(result.attention[rank], np.float32) if result.attention else None
-        return Found(self.engine.symbols(pieces[:-1] if ended else pieces), total, total, ended, attention)
+        return Found(symbols, total, total, ended, attention)
 
-    def _ranked(self, index: int, found: list[Found]) -> list[Found]:
-        cut = [one.tokens for one in found if not one.finished]
-        sums = iter(self.engine.chances([self.sources[index]] * len(cut), cut) if cut else [])
-        whole = [one if one.finished else replace(one, log_probability=sum(next(sums))) for one in found]
-        possible = [one for one in whole if one.log_probability > SAID_BY_NONE] or whole
-        scored = [replace(one, score=self._score(one)) for one in possible]
-        return sorted(scored, key=lambda one: -one.score)[: self.settings.n_best]
+    def ranked(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
+        """The best of each sentence by our scores, once the sums of those that were cut are known."""
+        cut = [(index, one.tokens) for index, rivals in found.items() for one in rivals if not one.finished]
+        chances = self.engine.chances([self.sources[index] for index, _ in cut], [tokens for _, tokens in cut])
+        sums = map(sum, chances)  # in the order in which they are asked for below
+        answers = {}
+        for index, rivals in found.items():
+            whole = [one if one.finished else replace(one, log_probability=next(sums)) for one in rivals]
+            possible = [one for one in whole if one.log_probability > SAID_BY_NONE] or whole
+            scored = [replace(one, score=self._score(one)) for one in possible]
+            answers[index] = sorted(scored, key=lambda one: -one.score)[: self.settings.n_best]
+        return answers
 
     def _score(self, found: Found) -> float:
         if not self.beam:

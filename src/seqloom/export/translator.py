@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from seqloom.answers import Answer
+from seqloom.answers import CLOSED, Answer
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.decoding.settings import DecodingSettings
@@ -111,6 +111,10 @@ class ExportedTranslator:
         tags = [pair.tags for pair in pairs]
         report = evaluate_texts(name, sources, said, references, tags=tags if any(tags) else None, **(options or {}))
         return report, said
+
+    def trace(self, source: str, target: str | None = None) -> Any:
+        """There is none: what a model shows on its way to an answer stays in the engine."""
+        raise UserError(CLOSED)
 
     def translate(
         self, texts: Sequence[str], settings: DecodingSettings, progress: Callable[[int], None] | None = None

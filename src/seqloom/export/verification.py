@@ -185,8 +185,10 @@ def _compare(
         elif _is_tie(predictor, source, ours, theirs, settings):
             ties += 1
         else:
-            said = [exported.target.decode(one.tokens) for one in (ours, theirs)]
-            shown = [f"{text} ({one.log_probability:.4f})" for text, one in zip(said, (ours, theirs), strict=True)]
+            shown = [
+                f"{exported.target.decode(tokens)} ({chance:.4f})"
+                for tokens, chance in ((ours.tokens, ours.log_probability), (theirs.tokens, theirs.log_probability))
+            ]
             differences.append(Difference(source, *shown))
     return Search(same, ties, cut, drift, differences)
 

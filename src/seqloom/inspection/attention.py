@@ -148,7 +148,6 @@ def draw_all_heads(
     chosen = _chosen(trace, site, layer)
     sentences = {side: _sentence(trace.labels[side]) for side in ("source", "target") if side in trace.labels}
     title = " → ".join(sentences.values())
-    title = title if display_width(title) <= LONGEST_TITLE else "attention of every head"
     if path is None:
         return "\n\n".join([title, *(_lines(name, views, colour) for name, views in chosen.items()), LEGEND])
     blocks = []
@@ -166,14 +165,17 @@ def draw_all_heads(
     caption = "Each row is a symbol that looks, each column one that is looked at; the weights of a row add up to 1."
     if any(SITES[name].causal for name in chosen):
         caption += " In the decoder a row is named by the symbol to be said, and what comes later is not to be seen."
-    unlabelled = " ".join(f"{side.capitalize()}: {shorten(text, LONGEST_CAPTION)}" for side, text in sentences.items())
+    title = title if display_width(title) <= 2 * LONGEST_TITLE else "attention of every head"
+    unlabelled = " — ".join(
+        f"{side.capitalize()}: {shorten(text, LONGEST_CAPTION)}" for side, text in sentences.items()
+    )
     return str(draw.blocks(blocks, path, title, caption, unlabelled=unlabelled))
 
 
 LEGEND = (
-    "entropy: bits, 0 is one symbol. distance: mean, in symbols looked at; for cross from the diagonal.\n"
-    f"−{REACH} … +{REACH}: share of attention so many places left or right of its own, the ends and all beyond; "
-    f"█ is {DARKEST:.0%} or more."
+    "entropy: bits, 0 is one symbol. distance: symbols, for cross from the diagonal.\n"
+    f"−{REACH} … +{REACH}: share of attention so many places left or right of its own, at the ends\n"
+    f"with all beyond; darkest from {DARKEST:.0%}. most at: the symbol that gets most, and its share."
 )
 
 

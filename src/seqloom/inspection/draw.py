@@ -299,7 +299,7 @@ def _write_numbers(axes: Any, values: np.ndarray, low: float, high: float) -> No
         if np.isfinite(value):
             red, green, blue, _ = colours((value - low) / (high - low))
             dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.55  # about as bright as the eye finds them
-            text = f"{value:.2f}" if abs(value) < 9.995 else f"{value:.0f}"
+            text = f"{round(value, 2) + 0.0:.2f}" if abs(value) < 9.995 else f"{value:.1f}"  # never −0.00
             style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": TINY}
             axes.text(column + 0.5, row + 0.5, text.replace("-", "−"), color="#ffffff" if dark else INK, **style)
 
@@ -377,10 +377,11 @@ def blocks(
     with _look():
         most = max(len(line) for item in items for line in item.lines)
         longest = max(max(len(item.rows), len(item.columns)) for item in items)
-        side = min(12.0 / most, max(1.9, min(3.0, 0.05 * longest)))  # a page's width, and more for long sentences
+        # Sentences may take more room for the sake of their labels, as long as all heads fit side by side on a page.
+        side = min(12.0 / most, max(1.9, min(3.0, 0.11 * longest)))
         cell = min(SMALL_CELL, max(0.9, side) / longest)
         labelled = cell >= LEAST_LABELLED
-        rooms = [_Room(item, cell, labelled) for item in items]
+        rooms = _rooms(items, cell, labelled)
         across = _balanced(rooms)
         wide = [max(room.width for room in rooms[i::across]) for i in range(across)]
         deep = [max(room.height for room in rooms[i : i + across]) for i in range(0, len(rooms), across)]
@@ -392,34 +393,72 @@ def blocks(
         height = heading.height + sum(deep) + (len(deep) - 1) * between + 0.12 + notes.height + 2 * MARGIN
         page = figure(width, height)
         heading.write(page)
+        # One pair of axes for the whole page, in inches: hundreds of pairs would take many seconds.
+        canvas = _axes(page, 0.0, 0.0, width, height)
+        canvas.set_axis_off()
+        canvas.set_xlim(0, width)
+        canvas.set_ylim(0, height)
         for index, (item, room) in enumerate(zip(items, rooms, strict=True)):
             column, row = index % across, index // across
             left = MARGIN + sum(wide[:column]) + column * between
             top = height - MARGIN - heading.height - sum(deep[:row]) - row * between
-            mesh = _paint_block(page, item, room, left, top, low, high)
+            mesh = _paint_block(canvas, item, room, left, top, low, high)
         bar = _axes(page, MARGIN + content - bar_room + 0.2, height - MARGIN - heading.height - 1.6, 0.09, 1.25)
         _colour_bar(page, bar, mesh, low, high)
         notes.write(page)
         return _save(page, target)
 
 
+@dataclass(frozen=True)
 class _Room:
-    """The room one block needs, in inches."""
+    """The room one block needs, in inches; `slot` is that of one heat map and its title."""
+
+    inner: tuple[float, float]
+    slot: float
+    left: float
+    below: float
+    num_lines: int
+    num_maps: int
+    title_width: float
 
     title, heading, gap = 0.25, 0.17, 0.13
 
-    def __init__(self, item: Block, cell: float, labelled: bool) -> None:
-        num_maps = max(len(line) for line in item.lines)
-        self.cell, self.labelled = cell, labelled
-        self.inner = cell * len(item.columns), cell * len(item.rows)
-        names = [_head_title(name, num_maps - 1) for name in item.names]
-        self.slot = max(self.inner[0], *(_text_size(name, SMALL)[0] for name in names))
-        self.left = max(_text_size(shown(label), TINY)[0] for label in item.rows) + PAD if labelled else 0.0
-        below = max(_text_size(shown(label), TINY)[0] for label in item.columns) + PAD if labelled else 0.0
-        self.step = self.heading + self.inner[1] + self.gap
-        across = num_maps * self.slot + (num_maps - 1) * self.gap
-        self.width = max(self.left + across, _text_size(item.title, LABEL)[0])
-        self.height = self.title + len(item.lines) * self.step - self.gap + below
+    @property
+    def step(self) -> float:
+        return self.heading + self.inner[1] + self.gap
+
+    @property
+    def width(self) -> float:
+        return max(self.left + self.num_maps * (self.slot + self.gap) - self.gap, self.title_width)
+
+    @property
+    def height(self) -> float:
+        return self.title + self.num_lines * self.step - self.gap + self.below
+
+
+def _rooms(items: Sequence[Block], cell: float, labelled: bool) -> list[_Room]:
+    """Slots are the same everywhere, so that the columns of all blocks are in line."""
+    titles = [
+        _head_title(name, len(line) - 1) for item in items for name, line in zip(item.names, item.lines, strict=True)
+    ]
+    slot = max(max(_text_size(title, SMALL)[0] for title in titles), max(cell * len(item.columns) for item in items))
+
+    def longest(labels: Iterable[str]) -> float:
+        return max(_text_size(shown(label), TINY)[0] for label in labels) + PAD if labelled else 0.0
+
+    left = longest(label for item in items for label in item.rows)
+    return [
+        _Room(
+            inner=(cell * len(item.columns), cell * len(item.rows)),
+            slot=slot,
+            left=left,
+            below=longest(item.columns),
+            num_lines=len(item.lines),
+            num_maps=max(map(len, item.lines)),
+            title_width=_text_size(item.title, LABEL)[0],
+        )
+        for item in items
+    ]
 
 
 def _balanced(rooms: Sequence[_Room]) -> int:
@@ -432,63 +471,53 @@ def _head_title(name: str, number: int) -> str:
     return f"{name} · head {number}"
 
 
-def _paint_block(page: Any, item: Block, room: _Room, left: float, top: float, low: float, high: float) -> Any:
-    width, height = page.get_size_inches()
-    page.text(left / width, top / height, item.title, fontsize=LABEL, color=INK, va="top")
-    inner_width, inner_height = room.inner
-    mesh = None
+def _paint_block(canvas: Any, item: Block, room: _Room, left: float, top: float, low: float, high: float) -> Any:
+    canvas.text(left, top, item.title, fontsize=LABEL, color=INK, va="top")
+    wide, tall = room.inner
+    cell, colours, image = tall / len(item.rows), _colour_map(low, high), None
+    style: dict[str, Any] = {"fontsize": TINY, "color": INK}
     for row, (name, line) in enumerate(zip(item.names, item.lines, strict=True)):
         upper = top - room.title - row * room.step
-        bottom = upper - room.heading - inner_height
+        ceiling = upper - room.heading
+        floor = ceiling - tall
         for number, matrix in enumerate(line):
             x = left + room.left + number * (room.slot + room.gap)
-            page.text(
-                x / width, upper / height, _head_title(name, number), fontsize=SMALL, color=FAINT, ha="left", va="top"
-            )
-            axes = _axes(page, x, bottom, inner_width, inner_height)
+            canvas.text(x, upper, _head_title(name, number), fontsize=SMALL, color=FAINT, va="top")
             values = np.asarray(matrix, dtype=float)
-            mesh = _cells(axes, values, low, high, grid=False)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            _outline(axes, np.isfinite(values))
-            if room.labelled and row == len(item.lines) - 1:
+            image = canvas.imshow(
+                values,
+                cmap=colours,
+                vmin=low,
+                vmax=high,
+                extent=(x, x + wide, floor, ceiling),
+                aspect="auto",
+                interpolation="nearest",
+            )
+            _outline(canvas, np.isfinite(values), x, ceiling, cell)
+            if room.below and row == len(item.lines) - 1:
                 for i, label in enumerate(item.columns):
-                    page.text(
-                        (x + (i + 0.5) * room.cell) / width,
-                        (bottom - PAD) / height,
-                        shown(label),
-                        fontsize=TINY,
-                        color=INK,
-                        rotation=90,
-                        ha="center",
-                        va="top",
-                    )
-        if room.labelled:
+                    place = x + (i + 0.5) * cell
+                    canvas.text(place, floor - PAD, shown(label), rotation=90, ha="center", va="top", **style)
+        if room.left:
             for i, label in enumerate(item.rows):
-                page.text(
-                    (left + room.left - PAD) / width,
-                    (bottom + inner_height - (i + 0.5) * room.cell) / height,
-                    shown(label),
-                    fontsize=TINY,
-                    color=INK,
-                    ha="right",
-                    va="center_baseline",
-                )
-    return mesh
+                place = ceiling - (i + 0.5) * cell
+                canvas.text(left + room.left - PAD, place, shown(label), ha="right", va="center_baseline", **style)
+    return image
 
 
-def _outline(axes: Any, known: np.ndarray) -> None:
+def _outline(canvas: Any, known: np.ndarray, left: float, top: float, cell: float) -> None:
     """A line around the cells that have a value."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Line
 
     edged = np.pad(known, 1)
-    points = [
+    ends = [
         *(((column - 1, row), (column, row)) for row, column in np.argwhere(edged[1:] != edged[:-1])),
         *(((column, row - 1), (column, row)) for row, column in np.argwhere(edged[:, 1:] != edged[:, :-1])),
     ]
-    line = Line(np.reshape(points, (-1, 2)), [Line.MOVETO, Line.LINETO] * len(points))
-    axes.add_patch(PathPatch(line, fill=False, edgecolor=OUTLINE, linewidth=0.6, clip_on=False, capstyle="round"))
+    points = np.reshape(ends, (-1, 2)) * (cell, -cell) + (left, top)
+    line = Line(points, [Line.MOVETO, Line.LINETO] * len(ends))
+    canvas.add_patch(PathPatch(line, fill=False, edgecolor=OUTLINE, linewidth=0.6, capstyle="round"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -826,6 +855,7 @@ def _look(*, fallback: bool = True) -> Iterator[None]:
         "svg.hashsalt": "seqloom",
         "pdf.fonttype": 42,
         "path.simplify": False,
+        "image.composite_image": False,
         "savefig.bbox": None,
         "savefig.dpi": DPI,
         "savefig.facecolor": "white",

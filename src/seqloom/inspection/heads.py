@@ -62,8 +62,8 @@ def entropy(weights: Any) -> np.ndarray:
 def offsets(num_queries: int, num_keys: int) -> np.ndarray:
     """How far each key lies right of each query's own place, in keys: (queries, keys).
 
-    The own place is on the diagonal, which maps the middle of the queries' part of the sentence to the middle of the
-    keys': j + 1/2 - (i + 1/2) · keys / queries. Where queries and keys are the same symbols that is j - i.
+    Its own place is on the diagonal from the first query and key to the last: j + 1/2 - (i + 1/2) · keys / queries.
+    Where queries and keys are the same symbols, that is j - i.
     """
     keys, queries = np.arange(num_keys) + 0.5, np.arange(num_queries) + 0.5
     return keys - queries[:, None] * num_keys / num_queries
@@ -338,12 +338,15 @@ def _table(measures: Sequence[HeadMeasures], sample: str, colour: bool) -> str:
         marked = f"{line}  ◀ strongest"
         shown.append((f"\033[1m{marked}\033[0m" if colour else marked) if index == strongest else line)
     means = f"Means over {sample}.\n" if sample else ""
-    return "\n".join(shown) + (
-        f"\n\n{means}entropy of the weights: bits. distance: from its own place, symbols; for cross from the diagonal,"
-        "\nsource symbols. previous, itself, next, edge: share of attention on these; edge is the source's end symbol,"
-        "\nin the decoder the target's begin symbol. change: divergence of what the model would say when this head is"
-        "\nsilent, bits a target symbol. loss: how much more the references then cost, bits a target symbol."
-    )
+    return "\n".join(shown) + f"\n\n{means}{LEGEND}"
+
+
+LEGEND = """\
+entropy: of the weights, bits. distance: from its own place, symbols; for cross from
+the diagonal, source symbols. previous, itself, next, edge: share of attention there;
+edge is the source's end symbol, in the decoder the target's begin symbol. change: of
+what the model would say when this head is silent, bits a target symbol (divergence).
+loss: how much more the references then cost, bits a target symbol."""
 
 
 def _percent(share: float) -> str:

@@ -89,7 +89,10 @@ class TransformerTranslatorSettings(TransformerSettings):
         if len(set(self.tie)) != len(self.tie) or len(self.tie) == 1:
             raise ValueError(f"tie names two or three different tables, or none; got {list(self.tie)}")
         if self.alignment_layer is not None and self.alignment_layer >= self.decoder_layers:
-            raise ValueError(f"alignment_layer counts from 0; there are {self.decoder_layers} decoder layers")
+            raise ValueError(
+                f"alignment_layer counts from 0 and there are {self.decoder_layers} decoder layers; "
+                f"got {self.alignment_layer}"
+            )
         return self
 
     @property
