@@ -62,3 +62,26 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "tiny"
     train(tiny_recipe(), run)
     return run
+
+
+@pytest.fixture(scope="session")
+def tiny_transformer_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a tiny Transformer, with rare words unknown; it has learned a little in some seconds."""
+    from seqloom.experiment import train
+
+    recipe = tiny_recipe(steps=150, accumulate=1, batch_tokens=600, validate_every=150, checkpoint_every=150)
+    recipe["training"] |= {"average": 1, "learning_rate": 5e-3}
+    recipe["data"]["train"]["size"] = 1500
+    recipe["text"] = {"tokenizer": "word", "vocabulary_size": 90, "joint": False}
+    recipe["model"] = {
+        "kind": "transformer_translator",
+        "size": 32,
+        "num_heads": 2,
+        "feed_forward_size": 48,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "dropout": 0.0,
+    }
+    run = tmp_path_factory.mktemp("runs") / "tiny-transformer"
+    train(recipe, run)
+    return run

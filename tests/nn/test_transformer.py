@@ -369,6 +369,33 @@ def test_each_dropout_acts_and_only_in_training(role: str, where: str) -> None:
     assert not torch.allclose(run(stack, role, inputs, source), run(stack, role, inputs, source))
 
 
+@both_orders
+def test_dropout_falls_on_what_a_sublayer_adds_and_never_on_the_way_around(norm_first: bool) -> None:
+    around = Around(
+        size=SIZE, norm="layer", norm_first=norm_first, connection="residual", num_seen=1, dropout=0.5
+    ).train()
+    around.norm = nn.Identity()
+    inputs = torch.randn(BATCH, TIME, SIZE)
+    added = around([inputs], torch.ones_like) - inputs
+    dropped, kept = ((added - value).abs() < 1e-5 for value in (0.0, 2.0))
+    assert (dropped | kept).all()
+    assert dropped.any()
+    assert kept.any()
+
+
+@pytest.mark.parametrize("positions", ["none", "sinusoidal"])
+def test_dropout_falls_on_embeddings_with_their_positions(positions: str) -> None:
+    """A stack without layers gives what its first layer would read."""
+    stack, inputs = (
+        build("encoder", num_layers=0, norm_first=False, positions=positions, dropout=0.5).float(),
+        vectors(),
+    )
+    whole, dropped = stack(inputs.float())[0], stack.train()(inputs.float())[0]
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], 2 * whole[kept])
+    assert 0 < kept.float().mean() < 1
+
+
 @every_kind
 @every_role
 def test_a_state_dict_holds_every_weight_and_nothing_else(kind: str, role: str) -> None:

@@ -115,12 +115,13 @@ def search(
     questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings)
     asked = [index for index, ids in enumerate(sources) if ids]
     found: dict[int, list[Found]] = {}
-    for index, rivals in questions.ask(asked, attention=questions.covers or (sampled and replaced)):
-        found[index] = rivals
-        if progress is not None:
-            progress(len(found) + len(sources) - len(asked))
-    again = [index for index in asked if index not in found]
-    found.update(questions.ask(again, attention=questions.covers, same_limit=True))
+    attention = questions.covers or (sampled and replaced)
+    for same_limit in (questions.exhausts, True):
+        left = [index for index in asked if index not in found]
+        for index, rivals in questions.ask(left, attention=attention, same_limit=same_limit):
+            found[index] = rivals
+            if progress is not None:
+                progress(len(found) + len(sources) - len(asked))
     answers = questions.ranked(found)
     if replaced:
         blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
@@ -133,8 +134,10 @@ class _Questions:
 
     def __init__(self, engine: Engine, sources: Sequence[list[int]], settings: DecodingSettings) -> None:
         self.engine, self.sources, self.settings = engine, sources, settings
-        self.beam = settings.method == "beam" and settings.beam_size > 1
-        self.covers = self.beam and settings.coverage_penalty > 0
+        self.ranks = settings.method == "beam"
+        self.beam = self.ranks and settings.beam_size > 1  # a beam of one is greedy
+        self.covers = self.ranks and settings.coverage_penalty > 0
+        self.exhausts = self.beam and not settings.early_stop  # goes on to the length limit, always
         self.sizes = [len(ids) + 1 for ids in sources]
         self.limits = [settings.limit(size) for size in self.sizes]
         # Only the order among the many that ended depends on this power: 0.7 follows our formula between 5 and 30
@@ -194,7 +197,7 @@ class _Questions:
             }
         if not self.beam:
             return options | {"beam_size": 1, "length_penalty": 0.0}
-        patience = 1 if s.early_stop else room  # with so much patience every search goes on to the limit
+        patience = room if self.exhausts else 1  # the share of beam_size that must end
         return options | {
             "beam_size": s.beam_size,
             "patience": patience,
@@ -205,18 +208,18 @@ class _Questions:
     def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> Iterator[tuple[int, list[Found]]]:
         for index, future in zip(batch, pending, strict=True):
             result, room = future.result(), self.limits[index] - 1
-            found = [self._found(result, rank, room) for rank in range(len(result.hypotheses))]
+            said, scores = result.hypotheses, result.scores  # each is copied out of the engine whenever it is asked for
+            looked = result.attention or [None] * len(said)
+            found = [self._found(*one, room) for one in zip(said, scores, looked, strict=True)]
             if same_limit or not self.beam or all(one.finished for one in found):
                 yield index, found
 
-    def _found(self, result: Any, rank: int, room: int) -> Found:
+    def _found(self, pieces: list[str], score: float, looked: list[list[float]] | None, room: int) -> Found:
         """An answer with the sum of what it says; where it found no end in its room, cut there, its sum unknown."""
-        pieces = result.hypotheses[rank]
         ended = bool(pieces) and pieces[-1] == EOS and len(pieces) <= room
         symbols = self.engine.symbols(pieces[:-1] if ended else pieces[:room])
-        total = result.scores[rank] * (len(pieces) ** self.power if self.beam else 1.0)
-        attention = np.array(result.attention[rank], np.float32) if result.attention else None
-        return Found(symbols, total, total, ended, attention)
+        total = score * (len(pieces) ** self.power if self.beam else 1.0)
+        return Found(symbols, total, total, ended, None if looked is None else np.array(looked, np.float32))
 
     def ranked(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
         """The best of each sentence by our scores, once the sums of those that were cut are known."""
@@ -232,7 +235,7 @@ class _Questions:
         return answers
 
     def _score(self, found: Found) -> float:
-        if not self.beam:
+        if not self.ranks:
             return found.log_probability
         score = found.log_probability / length_normaliser(len(found.tokens) + 1, self.settings.length_penalty)
         if self.covers and found.attention is not None and len(found.attention):

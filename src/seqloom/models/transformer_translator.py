@@ -129,9 +129,10 @@ class TransformerTranslator(nn.Module):
             "target": self.target_embedding,
             "output": self.output,
         }
-        for name in s.tie[1:]:
+        tied = [name for name in tables if name in s.tie]  # embeddings first: their padding is zero
+        for name in tied[1:]:
             assert not s.share_embeddings or source_symbols == target_symbols, "checked where the recipe is read"
-            tables[name].weight = tables[s.tie[0]].weight
+            tables[name].weight = tables[tied[0]].weight
         self.alignment_layer = max(0, s.decoder_layers - 2) if s.alignment_layer is None else s.alignment_layer
 
     # -- reading the source ------------------------------------------------------------------------------------------

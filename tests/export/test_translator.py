@@ -1,0 +1,263 @@
+"""Answering with an exported model: the same answers as the original's in every search, and torch stays out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import seqloom
+from seqloom.batches.collate import collate_sources
+from seqloom.cli.main import run
+from seqloom.corpus.examples import Pair
+from seqloom.decoding.sampling import keep_likely
+from seqloom.errors import UserError
+from seqloom.export.ctranslate2 import export
+from seqloom.export.search import MISSING
+from seqloom.export.translator import ExportedTranslator, num_cores
+from seqloom.predictor import Predictor
+from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
+
+SENTENCES = [
+    "the green witch arrived",
+    "the dogs did not sleep",
+    "",
+    "a cat",
+    "my old uncle saw the red house where the dog that we found slept",
+    "the witch sings",
+    "   ",
+    "zebras and quaggas",
+    "she did not buy the book",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_transformer_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(tiny_transformer_run, tmp_path_factory.mktemp("exported") / "model", sentences=10)[0]
+
+
+@pytest.fixture(scope="module")
+def exported(folder: Path) -> ExportedTranslator:
+    return ExportedTranslator.load(folder, num_workers=2)
+
+
+@pytest.fixture(scope="module")
+def original(tiny_transformer_run: Path) -> Predictor:
+    return Predictor.load(tiny_transformer_run)
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {"method": "greedy"},
+        {"method": "greedy", "unknown": "keep"},
+        {"method": "greedy", "unknown": "forbid"},
+        {"method": "greedy", "max_ratio": 0.1, "unknown": "forbid"},
+        {"beam_size": 1},
+        {},
+        {"beam_size": 3, "length_penalty": 0.0},
+        {"beam_size": 4, "length_penalty": 2.0},
+        {"unknown": "forbid"},
+        {"coverage_penalty": 0.3},
+        {"early_stop": False},
+        {"early_stop": False, "length_penalty": 0.0, "n_best": 3},
+        {"batch_tokens": 1},
+    ],
+    ids=lambda values: " ".join(f"{key}={value}" for key, value in values.items()) or "default",
+)
+def test_every_search_answers_as_the_original(
+    decoding: dict[str, Any], original: Predictor, exported: ExportedTranslator
+) -> None:
+    told: list[int] = []
+    theirs, ours = exported.predict(SENTENCES, told.append, **decoding), original.predict(SENTENCES, **decoding)
+    assert told[-1] == len(SENTENCES)
+    for one, other in zip(theirs, ours, strict=True):
+        assert (one.source, one.text, one.tokens, one.finished) == (
+            other.source,
+            other.text,
+            other.tokens,
+            other.finished,
+        )
+        assert [a.text for a in one.alternatives] == [a.text for a in other.alternatives]
+        if decoding.get("unknown") != "forbid":
+            assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=1e-4)
+        elif not one.finished:
+            continue  # CTranslate2 tells the chances of a known answer before UNK is left out
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+
+
+def test_the_answers_above_show_what_they_should(original: Predictor) -> None:
+    """The comparison proves nothing about cases that do not happen."""
+    answers = original.predict(SENTENCES)
+    assert any("<unk>" in answer.tokens for answer in answers)
+    assert all("<unk>" not in answer.text for answer in answers)
+    assert len({answer.text for answer in answers}) >= 6
+    assert not all(a.finished for a in original.predict(SENTENCES, method="greedy", max_ratio=0.1, unknown="forbid"))
+
+
+def test_n_best_is_ranked_and_widens_the_beam(original: Predictor, exported: ExportedTranslator) -> None:
+    one, other = (model("the dogs did not sleep", n_best=7) for model in (exported, original))
+    scores = [one.score, *(a.score for a in one.alternatives)]
+    assert len(scores) == 7
+    assert scores == sorted(scores, reverse=True)
+    assert one.text == other.text
+    same = {tuple(a.tokens) for a in one.alternatives} & {tuple(a.tokens) for a in other.alternatives}
+    assert len(same) >= 5, "CTranslate2 keeps beam_size of what ended, we keep all: the last may differ"
+
+
+def test_sampling_follows_its_seed(exported: ExportedTranslator) -> None:
+    draw = lambda seed: [a.text for a in exported.predict(SENTENCES, method="sample", seed=seed)]  # noqa: E731
+    assert draw(3) == draw(3)
+    assert len({tuple(draw(seed)) for seed in range(4)}) == 4
+    answer = exported("the dogs did not sleep", method="sample", n_best=4)
+    assert len(answer.alternatives) == 3
+    assert answer.score == pytest.approx(sum(answer.token_log_probabilities), abs=1e-4)
+    greedy = exported.predict(SENTENCES, method="greedy")
+    assert [a.text for a in exported.predict(SENTENCES, method="sample", top_k=1)] == [a.text for a in greedy]
+
+
+@pytest.mark.parametrize("settings", [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.3, 5, 1.0), (1.2, 0, 0.7)])
+def test_sampling_draws_from_our_distribution(
+    settings: tuple[float, int, float], original: Predictor, exported: ExportedTranslator
+) -> None:
+    temperature, top_k, top_p = settings
+    text = "the witch sings"
+    state = original.model.start(collate_sources([original.task.source.encode(text)]))
+    with torch.inference_mode():
+        features, _, _ = original.model.advance(torch.tensor([BOS_ID]), state)
+        logits = original.model.output(features)
+        logits[:, [PAD_ID, BOS_ID]] = float("-inf")
+        expected = keep_likely(logits.log_softmax(-1), temperature, top_k, top_p).exp()[0]
+    chosen = exported.decoding.overridden(
+        {"method": "sample", "temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": 3, "n_best": 3}
+    )
+    found = exported.translate([text] * 400, chosen)
+    counts = Counter((one.tokens or [EOS_ID])[0] for rivals in found for one in rivals)
+    assert all(expected[token] > 0 for token in counts)
+    away = sum(abs(counts[token] / 1200 - float(chance)) for token, chance in enumerate(expected)) / 2
+    assert away < 0.09
+
+
+def test_evaluate(original: Predictor, exported: ExportedTranslator) -> None:
+    pairs = [Pair("the dog slept", "el perro durmió", tags=("short",)), Pair("a cat", "un gato"), Pair("", "nada")]
+    (ours, said), (theirs, told) = (model.evaluate(pairs, "tiny") for model in (original, exported))
+    assert told == said
+    assert theirs.scores == {name: value for name, value in ours.scores.items() if name != "aer"}
+    assert theirs.tags is not None
+
+
+def test_python_opens_either_kind(folder: Path, tiny_transformer_run: Path) -> None:
+    model = seqloom.load(folder)
+    assert isinstance(model, ExportedTranslator)
+    assert isinstance(seqloom.load(tiny_transformer_run), Predictor)
+    answer = model("the green witch arrived", method="greedy")
+    for look in (lambda: answer.trace, lambda: model.trace("a", "b")):
+        with pytest.raises(UserError, match="cannot be looked into; ask the model folder"):
+            look()
+
+
+def test_texts_beyond_the_positions_are_refused_before_anything_is_done(exported: ExportedTranslator) -> None:
+    assert exported("dog " * 1000, method="greedy", max_length=5)
+    with pytest.raises(UserError, match="text 2 has 1,024 symbols; the exported model has positions for 1,023"):
+        exported.predict(["a cat", "dog " * 1024])
+    with pytest.raises(UserError, match=r"decoding\.max_length"):
+        exported.predict(["a cat"], max_length=1025)
+
+
+def test_torch_stays_out(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.tsv").write_text("the green witch arrived\tllegó la bruja verde\na cat\tun gato\n")
+    code = f"""
+import sys
+from seqloom.cli.main import run
+assert run(["predict", {str(folder)!r}, "the green witch arrived", "--format", "json"]) == 0
+assert run(["predict", {str(folder)!r}, "zebras", "--n-best", "2", "--temperature", "1.2"]) == 0
+assert run(["evaluate", {str(folder)!r}, "--data", {str(tmp_path / "in.tsv")!r}, "--format", "json"]) == 0
+assert "ctranslate2" in sys.modules
+assert "torch" not in sys.modules, "torch was imported"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert json.loads(first)["text"]
+    assert json.loads(last)["count"] == 2
+
+
+def test_workers_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cores = num_cores()
+    assert cores >= 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert num_cores() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "1000")
+    assert num_cores() == cores
+
+
+# -- folders that are not what they should be ------------------------------------------------------------------------
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int) -> str:
+    capsys.readouterr()
+    assert run([str(a) for a in arguments]) == code
+    found = capsys.readouterr()
+    assert "Traceback" not in found.err
+    return found.err
+
+
+def test_other_verbs_say_what_the_folder_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, instead in (
+        (("look", folder, "attention", "a cat"), "this needs the model folder that it was made from"),
+        (("train", folder), "training starts from a recipe"),
+        (("data", "check", folder), "training starts from a recipe"),
+        (("export", folder, "--to", "ctranslate2"), "this needs the model folder"),
+    ):
+        err = said(capsys, *arguments, code=2)
+        assert "a model exported to CTranslate2, for 'predict' and 'evaluate' only" in err
+        assert instead in err
+    err = said(capsys, "evaluate", folder, code=2)
+    assert "no test data of its own; give --data FILE" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "this seqloom reads export format 1; it has 2"),
+        ({"compute": None}, "not the description of an exported model"),
+        ({"positions": "many"}, "not the description of an exported model"),
+        ({"symbols": {"source": 5, "target": 5}}, "the tokenizers are not those it was exported with"),
+        ({"decoding": {"beam": 5}}, "beam is not a setting (did you mean 'beam_size'?)"),
+        ({"compute": "int3"}, "CTranslate2 cannot load this model"),
+    ],
+)
+def test_damaged_descriptions(
+    change: dict[str, Any], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
+    about = json.loads((damaged / "seqloom.json").read_text())
+    (damaged / "seqloom.json").write_text(json.dumps(about | change))
+    assert message in said(capsys, "predict", damaged, "a cat", code=2)
+
+
+def test_damaged_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
+    weights = (damaged / "model.bin").read_bytes()
+    (damaged / "model.bin").write_bytes(weights[: len(weights) // 2])
+    assert "CTranslate2 cannot load this model" in said(capsys, "predict", damaged, "a cat", code=2)
+    (damaged / "model.bin").unlink()
+    assert "CTranslate2 cannot load this model" in said(capsys, "predict", damaged, "a cat", code=2)
+    (damaged / "seqloom.json").write_text("[1]")
+    assert "export format 1" in said(capsys, "predict", damaged, "a cat", code=2)
+
+
+def test_a_missing_package_gets_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert MISSING in said(capsys, "predict", folder, "a cat", code=2)
