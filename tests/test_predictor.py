@@ -124,7 +124,9 @@ def test_loading_says_what_is_wrong(folder: Path, tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="reads model format 1; the folder has 99"):
         broken(format=99)
-    with pytest.raises(UserError, match=r"model\.kind must be one of recurrent_translator, transformer_translator; got"):
+    with pytest.raises(
+        UserError, match=r"model\.kind must be one of recurrent_translator, transformer_translator; got"
+    ):
         broken(model={"kind": "recurent_translator"})
     with pytest.raises(RecipeError, match="cell must be one of"):
         broken(model={**config["model"], "cell": "gruu"})

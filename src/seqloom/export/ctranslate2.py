@@ -68,6 +68,8 @@ def export(
     """
     package = load_package()
     folder = find_model(model)
+    if folder.name in ("", ".."):  # `.` has no name to put another beside
+        folder = folder.resolve()
     predictor = Predictor.load(folder)
     refuse_unsupported(predictor.model.settings)
     positions = positions_of(predictor.model)

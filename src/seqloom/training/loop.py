@@ -247,9 +247,7 @@ def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> s
     )
 
 
-def _restore(
-    run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, moving: MovingAverage | None
-) -> Progressed:
+def _restore(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, moving: MovingAverage | None) -> Progressed:
     found = checkpoints_in(run)
     if not found:
         return Progressed()
