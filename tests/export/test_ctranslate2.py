@@ -103,7 +103,7 @@ def test_every_setting_answers_the_same(settings: dict[str, Any], tmp_path: Path
     sources = [ours.task.source.encode(pair.source) for pair in pairs]
     targets = [ours.task.target.encode(pair.target) for pair in pairs]
     for pair, target, chances in zip(pairs, targets, theirs.engine.chances(sources, targets), strict=True):
-        led = verification._chances(ours, pair.source, target, ours.decoding)
+        led = verification._chances(ours, pair.source, target)
         assert chances == pytest.approx(led.tolist(), abs=1e-4), "led along an answer that neither would give"
 
 

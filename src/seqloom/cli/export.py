@@ -21,7 +21,7 @@ def export(
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
-    """Write a Transformer for CTranslate2, which answers several times faster and without torch.
+    """Write a Transformer for CTranslate2, which answers faster and without torch.
 
     The folder holds everything: 'seqloom predict' and 'seqloom evaluate' take it as they take a model folder. It is
     kept only if it answers the validation data as the original does.

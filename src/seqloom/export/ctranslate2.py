@@ -1,4 +1,4 @@
-"""A Transformer encoder-decoder in CTranslate2's format, which runs it several times faster and without torch.
+"""A Transformer encoder-decoder in CTranslate2's format, which runs it faster and without torch.
 
 Every weight goes where CTranslate2 computes the same formula with it; what it has no formula for is refused before
 anything is written. Three things are said in its words:

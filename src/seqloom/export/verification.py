@@ -24,7 +24,7 @@ from seqloom.evaluation.metrics import corpus_scores
 from seqloom.export.search import Found
 from seqloom.export.translator import ExportedTranslator
 from seqloom.predictor import Predictor
-from seqloom.text.special import BOS_ID, PAD_ID, UNK_ID
+from seqloom.text.special import BOS_ID, PAD_ID
 
 TIE = 1e-4  # log probabilities closer than this, relative to their size, are equal
 DRIFT = 1e-3  # the same answer may differ by so much in its log probability
@@ -54,7 +54,8 @@ class Search:
     differences: list[Difference] = field(default_factory=list)
 
     def summary(self) -> str:
-        notes = [f"{count:,} {what}" for count, what in ((self.ties, "ties"), (self.cut, "cut")) if count]
+        ties = [f"{self.ties:,} tie{'s' if self.ties > 1 else ''}"] if self.ties else []
+        notes = ties + ([f"{self.cut:,} cut"] if self.cut else [])
         return f"{self.same:,} the same" + (f" ({', '.join(notes)})" if notes else "")
 
 
@@ -129,14 +130,15 @@ def compare(
     settings: DecodingSettings,
     tell: Tell | None = None,
 ) -> Verification:
-    """Greedy and beam search on both sides. Lengths are not normalised: there the two formulas differ."""
+    """Greedy and beam search on both sides, by plain sums of symbols as they are said: there both are one search."""
     beam = settings.overridden({"method": "beam", "beam_size": 5, "n_best": 1, "early_stop": True})
-    beam = beam.overridden({"length_penalty": 0.0, "coverage_penalty": 0.0})
+    beam = beam.overridden({"length_penalty": 0.0, "coverage_penalty": 0.0, "unknown": "keep"})
     greedy = beam.overridden({"method": "greedy"})
-    searches = {
-        "greedy search": _compare(predictor, exported, chosen.pairs, greedy, _telling(tell, "greedy search")),
-        "beam search": _compare(predictor, exported, chosen.pairs, beam, _telling(tell, "beam search")),
-    }
+    searches, before = {}, 0.0
+    for name, search, share in (("greedy search", greedy, 0.2), ("beam search", beam, 0.8)):  # a beam takes longer
+        told = _telling(tell, name, before, share)
+        searches[name] = _compare(predictor, exported, chosen.pairs, search, told)
+        before += share
     return Verification(chosen.name, len(chosen), searches)
 
 
@@ -160,8 +162,9 @@ def measure(
     return Verification(chosen.name, len(chosen), {f"{settings.method} search": Search(same)}, (before, after))
 
 
-def _telling(tell: Tell | None, what: str) -> Callable[[float], None]:
-    return (lambda share: None) if tell is None else (lambda share: tell(what, share))
+def _telling(tell: Tell | None, what: str, before: float = 0.0, size: float = 1.0) -> Callable[[float], None]:
+    """Progress within a part of the work: what comes before it, and its size."""
+    return (lambda share: None) if tell is None else (lambda share: tell(what, before + size * share))
 
 
 def _compare(
@@ -202,7 +205,7 @@ def _is_tie(predictor: Predictor, source: str, ours: Hypothesis, theirs: Found, 
     """Whether the original itself finds both answers equally likely: where they part, or for a beam as a whole."""
     if ours.tokens == theirs.tokens:
         return False  # the same words with another probability
-    chances = [_chances(predictor, source, one.tokens, settings) for one in (ours, theirs)]
+    chances = [_chances(predictor, source, one.tokens) for one in (ours, theirs)]
     if settings.method == "beam":
         return _away(float(chances[0].sum()), float(chances[1].sum())) <= TIE
     parting = [a == b for a, b in zip([*ours.tokens, -1], [*theirs.tokens, -1], strict=False)].index(False)
@@ -210,9 +213,9 @@ def _is_tie(predictor: Predictor, source: str, ours: Hypothesis, theirs: Found, 
 
 
 @torch.inference_mode()
-def _chances(predictor: Predictor, source: str, tokens: Sequence[int], settings: DecodingSettings) -> torch.Tensor:
+def _chances(predictor: Predictor, source: str, tokens: Sequence[int]) -> torch.Tensor:
     """The original's log probability of each symbol and of EOS, led along an answer."""
     batch = collate_pairs([predictor.task.source.encode(source)], [tokens])
     logits = predictor.model.output(predictor.model(batch)[0])
-    logits[:, [PAD_ID, BOS_ID, *([UNK_ID] if settings.unknown == "forbid" else [])]] = float("-inf")
+    logits[:, [PAD_ID, BOS_ID]] = float("-inf")
     return logits.log_softmax(-1).gather(1, batch.target_out[0][:, None])[:, 0]
