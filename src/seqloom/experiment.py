@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import platform
 import shutil
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import seqloom
-from seqloom.batches.shards import cache_folder
 from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
-from seqloom.files import folder_written_aside, read_json, write_atomically
-from seqloom.nn.plain import use_plain_paths
+from seqloom.files import folder_written_aside, write_atomically
+from seqloom.follower import follow_run
+from seqloom.gathering import gathered, launched, prepared
 from seqloom.predictor import FORMAT, Predictor
 from seqloom.recipe import Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
-from seqloom.training.loop import Progressed, fit, seconds_a_step
-from seqloom.training.memory import keep_freed_memory, peak_memory
+from seqloom.training.loop import Progressed, fit
+from seqloom.training.memory import peak_memory
 from seqloom.training.progress import duration, say
-from seqloom.training.settings import TrainingSettings
-from seqloom.training.team import LedTeam, Team, num_cores
 
 
 def train(
@@ -50,7 +43,11 @@ def train(
         resume: go on from the last checkpoint of the run.
         restart: throw away what the run folder holds and begin again.
     """
-    run = run_folder(recipe, run)
+    run, outside = run_folder(recipe, run), launched()
+    if outside is not None and outside.rank:
+        outside.wait()  # for the leader to have written what all start from
+        follow_run(run, lambda: outside)
+        return Predictor.load(run)
     recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
     if resume and (run / "model" / "config.json").is_file():
         return Predictor.load(run)  # it was finished already
@@ -74,94 +71,23 @@ def train(
     )
 
     # fit
-    with gathered(recipe, model, work, run) as team:
+    if outside is not None:
+        outside.wait()
+    with outside or gathered(recipe, model, work, run) as team:
         done = fit(model, work, recipe.training, run, resume=resume, team=team, seed=recipe.seed)
 
     # save
     save_model(run / "model", recipe, task, model, done)
-    peak = peak_memory()
-    say(f"trained in {duration(done.seconds)}" + (f", {peak / 2**30:.2f} GB of memory at the most" if peak else ""))
+    if outside is not None:
+        outside.wait()  # for nobody to look for the model too soon
+    say(f"trained in {duration(done.seconds)}{_memory(done)}")
     return Predictor.load(run)
 
 
-def prepared(recipe: Recipe, task: Any) -> tuple[Any, torch.nn.Module]:
-    """The task's work and a fresh model: the same in every process that trains together."""
-    keep_freed_memory()
-    work = TASKS[recipe.task][1](task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
-    torch.manual_seed(recipe.seed)
-    model = task.build(recipe.model)
-    use_plain_paths(model, recipe.training.plain)
-    return work, model
-
-
-# -- one process or several ------------------------------------------------------------------------------------------
-
-WORTH_MEASURING = 180.0  # seconds: a shorter training is over before a choice has paid for itself
-CLEARLY = 0.95  # several processes must take less than this share of one's time
-MOST = 8
-
-
-@contextmanager
-def gathered(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path) -> Iterator[Team]:
-    """Who trains: one process with all threads or one a core, whichever is faster, unless the recipe says."""
-    s, cores = recipe.training, num_cores()
-    found = checkpoints_in(run)
-    size = s.processes
-    if size is None and found:  # a run goes on as it began: another division would round differently
-        size = read_json(found[-1].folder / "state.json").get("processes", 1)
-    if size is None and (s.threads is not None or cores == 1):
-        size = 1
-    alone = s.threads or cores
-    torch.set_num_threads(alone)
-    if size == 1:
-        yield Team()
-        return
-    several = size or min(cores, MOST)
-    expected, kept = 0.0, _paces(recipe, several)
-    if size is None:
-        known = read_json(kept) if kept.is_file() else {}
-        if not known:
-            expected = seconds_a_step(model, work, s, Team())
-            if _planned_seconds(s, work, expected) < WORTH_MEASURING:
-                yield Team()
-                return
-        elif known["processes"] == 1:
-            yield Team()
-            return
-    command = [sys.executable, "-m", "seqloom.follower", str(run.resolve())]
-    torch.set_num_threads(s.threads or max(1, cores // several))
-    with LedTeam(several, command) as team:
-        if expected:
-            together = seconds_a_step(model, work, s, team)
-            chosen = several if together < CLEARLY * expected else 1
-            say(f"a step takes {expected:.3f} s in one process and {together:.3f} s in {several}: training in {chosen}")
-            write_atomically(kept, json.dumps({"processes": chosen, "seconds": [expected, together]}))
-        if not expected or chosen > 1:
-            yield team
-            return
-    torch.set_num_threads(alone)
-    yield Team()
-
-
-def _paces(recipe: Recipe, several: int) -> Path:
-    """Where the choice for this model on this machine is kept, so that a run repeated is the same run."""
-    s = recipe.training
-    what = [recipe.model.model_dump_json(), recipe.text.model_dump_json(), s.batch_tokens, s.accumulate, s.plain]
-    what += [several, platform.node(), platform.processor(), torch.__version__, seqloom.__version__]
-    name = hashlib.blake2b("\n".join(map(str, what)).encode(), digest_size=16).hexdigest()
-    return cache_folder() / "paces" / f"{name}.json"
-
-
-def _planned_seconds(s: TrainingSettings, work: Any, step: float) -> float:
-    """How long a training would take by its limits."""
-    limits = [math.inf]
-    if s.minutes is not None:
-        limits.append(60 * s.minutes)
-    if s.steps is not None:
-        limits.append(s.steps * step)
-    if s.epochs is not None:
-        limits.append(s.epochs * work.batches_per_epoch(0) / s.accumulate * step)
-    return min(limits)
+def _memory(done: Progressed) -> str:
+    peak = peak_memory()
+    each = f" in each of {done.processes} processes" if done.processes > 1 else ""
+    return f", {peak / 2**30:.2f} GB of memory at the most{each}" if peak else ""
 
 
 def run_folder(recipe: Any, run: str | Path | None) -> Path:

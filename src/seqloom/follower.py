@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
-from seqloom.experiment import prepared
+from seqloom.gathering import prepared
 from seqloom.recipe import load_recipe
 from seqloom.tasks import TASKS
 from seqloom.training.loop import follow
 from seqloom.training.team import JoinedTeam, arrive, end_with_leader
 
 
-def main(run: Path, rank: int, size: int, meeting: Path) -> None:
-    """Prepare what the leader prepared, from the run folder it wrote; then follow it."""
-    end_with_leader()
+def follow_run(run: Path, join: Callable[[], JoinedTeam]) -> None:
+    """Prepare what the leader prepared, from the run folder it wrote; then do what it does."""
     recipe = load_recipe(run / "recipe.yaml")
-    task = TASKS[recipe.task][0].load(run / "text")
-    work, model = prepared(recipe, task)
-    torch.set_num_threads(recipe.training.threads or 1)
-    arrive(meeting, rank)
-    follow(model, work, recipe.training, run, JoinedTeam(rank, size, meeting), recipe.seed)
+    work, model = prepared(recipe, TASKS[recipe.task][0].load(run / "text"))
+    follow(model, work, recipe.training, run, join(), recipe.seed)
+
+
+def main(run: Path, rank: int, size: int, meeting: Path) -> None:
+    end_with_leader()
+
+    def join() -> JoinedTeam:
+        arrive(meeting, rank)
+        return JoinedTeam(rank, size, meeting)
+
+    follow_run(run, join)
 
 
 if __name__ == "__main__":

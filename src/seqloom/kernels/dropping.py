@@ -1,7 +1,7 @@
 """Which units a dropout keeps, from a counter: the same seed gives the same choice, so none is ever stored.
 
-Number i of the sequence is SplitMix64's (Steele et al. 2014) for the seed; its eight bytes decide units 8 i … 8 i + 7. A
-unit is dropped when its byte is below `levels`, so the rate is a multiple of 1/256.
+Number i of the sequence is SplitMix64's (Steele et al. 2014) for the seed; its eight bytes decide units 8 i … 8 i + 7.
+A unit is dropped when its byte is below `levels`, so the rate is a multiple of 1/256.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from seqloom.batches.samplers import Position
 from seqloom.errors import RunError
 from seqloom.evaluation.metrics import METRICS
 from seqloom.losses import SymbolLoss
+from seqloom.machine import num_cores
 from seqloom.training.checkpoints import (
     average_weights,
     checkpoints_in,
@@ -207,15 +208,15 @@ def follow(model: nn.Module, work: Work, s: TrainingSettings, run: Path, team: J
         learner.update([batch for _, batch in islice(batches, s.accumulate)], step, rate)
 
 
-def seconds_a_step(model: nn.Module, work: Work, s: TrainingSettings, team: Team) -> float:
+def seconds_a_step(model: nn.Module, work: Work, s: TrainingSettings, team: Team, rehearsed: int = REHEARSED) -> float:
     """How long the gradients of an update take this team: the median of a few. Weights and generator stay as they are.
 
-    The last half of `REHEARSED` counts: what is used for the first time is slow.
+    The last half of those rehearsed counts: what is used for the first time is slow.
     """
     learner, random = Learner(model, work, s, team, 0), torch.get_rng_state()
     batches, times = work.batches(Position()), []
     model.train()
-    for _ in range(REHEARSED):
+    for _ in range(rehearsed):
         group = [batch for _, batch in islice(batches, s.accumulate)]
         team.go(REHEARSAL)
         began = time.monotonic()
@@ -223,7 +224,7 @@ def seconds_a_step(model: nn.Module, work: Work, s: TrainingSettings, team: Team
         times.append(time.monotonic() - began)
     learner.optimizer.zero_grad(set_to_none=True)
     torch.set_rng_state(random)
-    return statistics.median(times[REHEARSED // 2 :])
+    return statistics.median(times[rehearsed // 2 :])
 
 
 def fit(
@@ -323,7 +324,7 @@ def fit(
 @contextmanager
 def _all_threads(at: Progressed) -> Iterator[None]:
     """While the leader works alone it has the cores of all."""
-    torch.set_num_threads(at.threads * at.processes)
+    torch.set_num_threads(max(at.threads, min(num_cores(), at.threads * at.processes)))
     try:
         yield
     finally:

@@ -33,11 +33,6 @@ PATIENCE = timedelta(hours=12)  # a leader may validate for long; that it has di
 FIRST_CONTACT = 300.0  # seconds in which every follower must have prepared its data
 
 
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Team:
     """One process alone, unless a subclass says otherwise: nothing to share, nobody to wait for."""
 
@@ -55,10 +50,22 @@ class Team:
 class JoinedTeam(Team):
     """A team that speaks through torch.distributed (gloo)."""
 
-    def __init__(self, rank: int, size: int, meeting: Path) -> None:
+    def __init__(self, rank: int, size: int, meeting: Path | None = None) -> None:
+        """Meet at a file, or where MASTER_ADDR and MASTER_PORT say; returns when all are there."""
         self.rank, self.size = rank, size
-        store = dist.FileStore(str(meeting), size)
+        store = None if meeting is None else dist.FileStore(str(meeting), size)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+
+    def __enter__(self) -> JoinedTeam:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is None:
+            self.go(float("nan"))
+
+    def wait(self) -> None:
+        """Until everybody waits here."""
+        dist.barrier()
 
     def go(self, rate: float) -> None:
         dist.broadcast(torch.tensor([rate], dtype=torch.float64), 0)
@@ -81,7 +88,7 @@ class JoinedTeam(Team):
 class LedTeam(JoinedTeam):
     """The leader's side: it has started the others as processes of this machine, and ends them."""
 
-    def __init__(self, size: int, command: Sequence[str]) -> None:
+    def __init__(self, size: int, command: Sequence[str], threads: int = 1) -> None:
         """`command` starts a follower, given three more words: its rank, the size, and the file to meet at."""
         self.folder = tempfile.TemporaryDirectory(prefix="seqloom-team-")
         meeting = Path(self.folder.name, "meeting")
@@ -96,11 +103,15 @@ class LedTeam(JoinedTeam):
                         stdout=out,
                         stderr=out,
                         start_new_session=True,  # Ctrl-C is for the leader
-                        env={**os.environ, "OMP_NUM_THREADS": "1"},
+                        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                     )
                 )
-        self._wait(meeting)
-        super().__init__(0, size, meeting)
+        try:
+            self._wait(meeting)
+            super().__init__(0, size, meeting)
+        except BaseException:
+            self.end()
+            raise
 
     def _wait(self, meeting: Path) -> None:
         """Until every follower has arrived: to wait for one that died on its way would take for ever."""
@@ -112,12 +123,8 @@ class LedTeam(JoinedTeam):
                 raise RunError(f"the other processes did not start within {FIRST_CONTACT:.0f} s{self._said()}")
             time.sleep(0.02)
 
-    def __enter__(self) -> LedTeam:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if kind is None:
-            self.go(float("nan"))  # after an error nobody knows what the others wait for: the pipe ends them
+        super().__exit__(kind, error, _)  # after an error nobody knows what the others wait for: the pipe ends them
         self.end()
         dist.destroy_process_group()
 
