@@ -135,7 +135,7 @@ def test_nobody_goes_on_alone(killed: str, tmp_path: Path) -> None:
 def test_a_follower_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.exit('this machine is full')")
-    with pytest.raises(RunError, match="one of the processes that train together has ended: .*this machine is full"):
+    with pytest.raises(RunError, match=r"one of the processes that train together has ended: .*this machine is full"):
         train(tiny_recipe(processes=2), tmp_path / "run")
 
 
@@ -192,8 +192,8 @@ def test_what_is_not_measured(tmp_path: Path) -> None:
 
 def test_planned_time_by_hand(tmp_path: Path) -> None:
     class Work:
-        def batches_per_epoch(self, epoch: int) -> int:
-            return 50
+        def batches_per_epoch(self) -> float:
+            return 50.0
 
     assert _planned_seconds(TrainingSettings(steps=100), Work(), 0.5) == 50.0
     assert _planned_seconds(TrainingSettings(steps=100, minutes=0.5), Work(), 0.5) == 30.0

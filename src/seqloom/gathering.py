@@ -121,5 +121,5 @@ def _planned_seconds(s: TrainingSettings, work: Any, step: float) -> float:
     if s.steps is not None:
         limits.append(s.steps * step)
     if s.epochs is not None:
-        limits.append(s.epochs * work.batches_per_epoch(0) / s.accumulate * step)
+        limits.append(s.epochs * work.batches_per_epoch() / s.accumulate * step)
     return min(limits)

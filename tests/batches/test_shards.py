@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.batches import shards
-from seqloom.batches.shards import TokenSequences, cache_folder, write_shard
+from seqloom.batches.shards import SymbolCounts, TokenSequences, cache_folder, write_shard
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 
@@ -48,7 +48,7 @@ def test_any_rows_come_back(rows: list[tuple[list[int], list[int]]], at_a_time: 
             sequences = found[name]
             assert len(sequences) == len(rows)
             assert [sequences[i].tolist() for i in range(len(rows))] == [row[side] for row in rows]
-            assert sequences.lengths.tolist() == [len(row[side]) for row in rows]
+            assert (SymbolCounts(sequences)[:] - 1).flatten().tolist() == [len(row[side]) for row in rows]
             assert sequences.tokens.dtype == (np.uint16 if largest < 2**16 else np.uint32)
         assert seen == [min(end, len(rows)) for end in range(at_a_time, len(rows) + at_a_time, at_a_time)]
 
@@ -118,3 +118,28 @@ def test_where_shards_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.delenv("SEQLOOM_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "seqloom"
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.integers(0, 200), max_size=5), min_size=1, max_size=20), st.data())
+def test_counts_of_some(rows: list[list[int]], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sides = write_shard([(row, row[:1]) for row in rows], {"a": list, "b": list}, [256], "k", folder=Path(folder))
+        counts = SymbolCounts(sides["a"], sides["b"])
+        expected = np.array([[len(row) + 1, len(row[:1]) + 1] for row in rows])
+        assert len(counts) == len(rows)
+        start, end = sorted(data.draw(st.lists(st.integers(0, len(rows) + 2), min_size=2, max_size=2)))
+        assert np.array_equal(counts[start:end], expected[start:end])
+        numbers = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)), np.int64)
+        assert np.array_equal(counts[numbers], expected[numbers])
+
+
+def test_a_large_file_is_read_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "HELD_BYTES", 1000)
+    rows = [[number % 250] * (number % 7) for number in range(500)]
+    (side,) = write_shard([(row,) for row in rows], {"a": list}, [256], "k", folder=tmp_path).values()
+    assert side.tokens.values is None
+    assert len(side) == 500
+    for number in [*range(0, 500, 7), *range(499, 0, -11)]:
+        assert side[number].tolist() == rows[number]
+    assert (SymbolCounts(side)[100:200] - 1).flatten().tolist() == [len(row) for row in rows[100:200]]

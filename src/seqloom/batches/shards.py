@@ -1,4 +1,4 @@
-"""Tokenised corpora on disk: written once, mapped into memory, never loaded whole.
+"""Tokenised corpora on disk: written once, read where they are needed, a large one never whole.
 
 A shard is a folder: for each side `SIDE.tokens.bin` (all ids one after the other) and `SIDE.offsets.bin` (where each
 sentence starts), and `shard.json`, which is written last. Its name is a hash of everything that went in (file contents,
@@ -20,6 +20,7 @@ import numpy as np
 from seqloom.files import folder_written_aside
 
 PAIRS_AT_A_TIME = 20_000
+HELD_BYTES = 2**22
 Encode = Callable[[Sequence[str]], list[list[int]]]
 FORMAT = 1
 
@@ -28,24 +29,61 @@ class TokenSequences:
     """All sentences of one side: `sequences[i]` is an array of ids, read from disk when asked for."""
 
     def __init__(self, folder: Path, side: str, dtype: str) -> None:
-        self.offsets = _mapped(folder / f"{side}.offsets.bin", np.int64)
-        self.tokens = _mapped(folder / f"{side}.tokens.bin", dtype)
+        self.offsets = _Numbers(folder / f"{side}.offsets.bin", np.int64)
+        self.tokens = _Numbers(folder / f"{side}.tokens.bin", dtype)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, index: int) -> np.ndarray:
-        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
+        start, end = self.offsets[index : index + 2].tolist()
+        return self.tokens[start:end]
 
 
-def _mapped(path: Path, dtype: str | type) -> np.ndarray:
-    if path.stat().st_size == 0:  # a file without a byte cannot be mapped
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype, mode="r")
+class _Numbers:
+    """Numbers in a file: a small one is read once, of a large one only what is asked for, whenever it is.
+
+    Read, not mapped: a process counts the mapped pages it has seen as its own, and would look as large as its data.
+    """
+
+    def __init__(self, path: Path, dtype: str | type) -> None:
+        self.dtype = np.dtype(dtype)
+        self.size = path.stat().st_size // self.dtype.itemsize
+        self.values: np.ndarray | None = None
+        if path.stat().st_size <= HELD_BYTES:
+            self.values = np.fromfile(path, self.dtype)
+        elif not hasattr(os, "pread"):  # Windows
+            self.values = np.memmap(path, self.dtype, mode="r")
+        else:
+            self.file = path.open("rb", buffering=0)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        if self.values is not None:
+            return self.values[rows]
+        start, end, _ = rows.indices(self.size)
+        width = self.dtype.itemsize
+        return np.frombuffer(os.pread(self.file.fileno(), max(0, end - start) * width, start * width), self.dtype)
+
+
+class SymbolCounts:
+    """How many symbols each example has on each side, its end symbol included: (examples, sides), some at a time."""
+
+    def __init__(self, *sides: TokenSequences) -> None:
+        self.sides = sides
+
+    def __len__(self) -> int:
+        return len(self.sides[0])
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        if isinstance(rows, slice):
+            start, end, _ = rows.indices(len(self))
+            found = [np.diff(side.offsets[start : max(start, end) + 1]) for side in self.sides]
+        else:
+            found = [np.array([len(side[row]) for row in rows.tolist()], np.int64) for side in self.sides]
+        return np.stack(found, 1) + 1
 
 
 def cache_folder() -> Path:

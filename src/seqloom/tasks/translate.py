@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqloom.batches.collate import PairBatch, collate_pairs, collate_sources
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
-from seqloom.batches.shards import Encode, TokenSequences, write_shard
+from seqloom.batches.shards import Encode, SymbolCounts, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
 from seqloom.decoding.search import decode
@@ -44,9 +44,8 @@ class EncodedPairs(NamedTuple):
     target: TokenSequences
 
     @property
-    def lengths(self) -> np.ndarray:
-        """(pairs, 2), end symbols included."""
-        return np.stack([self.source.lengths, self.target.lengths], 1) + 1
+    def lengths(self) -> SymbolCounts:
+        return SymbolCounts(self.source, self.target)
 
     def batch(self, indices: np.ndarray) -> PairBatch:
         return collate_pairs([self.source[i] for i in indices], [self.target[i] for i in indices])
@@ -277,13 +276,12 @@ class TranslationWork:
         self.sampler = BucketSampler(
             self.train.lengths, batch_tokens=s.batch_tokens, seed=seed, max_length=s.max_length
         )
-        if not len(self.sampler.examples):
+        if not self.sampler.num_examples:
             raise UserError(
                 f"{describe(train)}: no pair is left to train on ({self.sampler.num_dropped} are empty or longer than "
                 f"training.max_length {s.max_length} or training.batch_tokens {s.batch_tokens})"
             )
-        self.valid_batches = sorted_batches(self.valid.lengths.max(1), VALIDATION_TOKENS)
-        self.epoch_batches: tuple[int, int] = (-1, 0)
+        self.valid_batches = sorted_batches(self.valid.lengths[:].max(1), VALIDATION_TOKENS)
         self.pairs = list(self._some(valid, s.validation_sentences))
 
     @staticmethod
@@ -295,10 +293,11 @@ class TranslationWork:
         for after, indices in self.sampler.batches_from(position):
             yield after, self.train.batch(indices)
 
-    def batches_per_epoch(self, epoch: int) -> int:
-        if self.epoch_batches[0] != epoch:
-            self.epoch_batches = (epoch, len(self.sampler.epoch(epoch)))
-        return self.epoch_batches[1]
+    def batches_per_epoch(self) -> float:
+        return self.sampler.batches_per_epoch()
+
+    def epochs_done(self, position: Position) -> float:
+        return self.sampler.epochs_done(position)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
         return self.task.loss(model, batch, self.settings)
@@ -335,14 +334,13 @@ class TranslationWork:
 
     def summary(self) -> dict[str, Any]:
         """What is worth knowing before step 1."""
-        batches = self.sampler.epoch(0)
-        lengths = self.train.lengths
+        padding = padding_share(self.sampler.pool(0, 0)[:200], self.train.lengths)
         return {
-            "pairs": len(lengths),
+            "pairs": len(self.train.lengths),
             "left_out": self.sampler.num_dropped,
-            "batches_per_epoch": len(batches),
+            "batches_per_epoch": round(self.batches_per_epoch()),
             "source_symbols": len(self.task.source),
             "target_symbols": len(self.task.target),
-            "padding_source": round(padding_share(batches, lengths[:, 0]), 4),
-            "padding_target": round(padding_share(batches, lengths[:, 1]), 4),
+            "padding_source": round(float(padding[0]), 4),
+            "padding_target": round(float(padding[1]), 4),
         }

@@ -75,7 +75,9 @@ class Work(Protocol):
 
     def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]: ...
 
-    def batches_per_epoch(self, epoch: int) -> int: ...
+    def batches_per_epoch(self) -> float: ...
+
+    def epochs_done(self, position: Position) -> float: ...
 
     def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
 
@@ -370,8 +372,7 @@ def _share(at: Progressed, s: TrainingSettings, work: Work) -> float:
     if s.minutes is not None:
         shares.append(at.seconds / (60 * s.minutes))
     if s.epochs is not None:
-        within = at.position.batch / work.batches_per_epoch(at.position.epoch)
-        shares.append((at.position.epoch + within) / s.epochs)
+        shares.append(work.epochs_done(at.position) / s.epochs)
     return max(shares)
 
 
