@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import PairBatch, SourceBatch
 from seqloom.nn.attention import SCORES, Attended, attend
 from seqloom.nn.cells import State
+from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.nn.recurrent import RecurrentStack, Watch
@@ -130,7 +131,7 @@ class RecurrentTranslator(nn.Module):
         nn.init.zeros_(self.output.bias)
         if s.tie_output:
             self.output.weight = self.target_embedding.weight
-        self.dropout = nn.Dropout(s.dropout)
+        self.dropout = Dropout(s.dropout)
 
     # -- reading the source ------------------------------------------------------------------------------------------
 
