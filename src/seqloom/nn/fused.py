@@ -22,11 +22,11 @@ from torch import Tensor
 
 from seqloom.nn.cells import GRU, LSTM, Cell, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM
 
-_sigmoid_pull = torch.ops.aten.sigmoid_backward.grad_input  # pull * s * (1 - s)
-_tanh_pull = torch.ops.aten.tanh_backward.grad_input  # pull * (1 - t * t)
+sigmoid_pull = torch.ops.aten.sigmoid_backward.grad_input  # pull * s * (1 - s)
+tanh_pull = torch.ops.aten.tanh_backward.grad_input  # pull * (1 - t * t)
 
 
-def _tanh(values: Tensor, out: Tensor) -> Tensor:
+def tanh_to(values: Tensor, out: Tensor) -> Tensor:
     """tanh x = 2 / (1 + exp(-2 x)) - 1: a third of the time of torch's own on some processors."""
     return torch.mul(values, 2, out=out).sigmoid_().mul_(2).sub_(1)
 
@@ -62,10 +62,10 @@ class _Steps:
 class _ElmanSteps(_Steps):
     def forward(self, rows: slice, state: Sequence[Tensor]) -> None:
         gates = self._add_past(rows, state[0])
-        state[0].copy_(_tanh(gates, gates))
+        state[0].copy_(tanh_to(gates, gates))
 
     def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls = _tanh_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
+        pulls = tanh_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
         torch.mm(pulls, self.weight, out=pull[0])
 
 
@@ -74,7 +74,7 @@ class _ElmanSigmoidSteps(_Steps):
         state[0].copy_(self._add_past(rows, state[0]).sigmoid_())
 
     def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls = _sigmoid_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
+        pulls = sigmoid_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
         torch.mm(pulls, self.weight, out=pull[0])
 
 
@@ -95,7 +95,7 @@ class _GRUSteps(_Steps):
         reset, update, candidate = gates.chunk(3, 1)
         gates[:, : 2 * size].add_(past[:, : 2 * size]).sigmoid_()
         past = torch.add(past[:, 2 * size :], self.more[0], out=self.past[rows])
-        _tanh(candidate.addcmul_(reset, past), candidate)
+        tanh_to(candidate.addcmul_(reset, past), candidate)
         hidden.sub_(candidate).mul_(update).add_(candidate)
 
     def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
@@ -104,9 +104,9 @@ class _GRUSteps(_Steps):
         of_reset, of_update, of_candidate = pulls.chunk(3, 1)
         torch.sub(self.previous[rows], candidate, out=of_update).mul_(hidden)
         kept = hidden * update
-        _tanh_pull(hidden - kept, candidate, grad_input=of_candidate)
+        tanh_pull(hidden - kept, candidate, grad_input=of_candidate)
         torch.mul(of_candidate, self.past[rows], out=of_reset)
-        _sigmoid_pull(pulls[:, : 2 * size], self.gates[rows, : 2 * size], grad_input=pulls[:, : 2 * size])
+        sigmoid_pull(pulls[:, : 2 * size], self.gates[rows, : 2 * size], grad_input=pulls[:, : 2 * size])
         past_pulls = self.past_pulls[rows].copy_(pulls)
         past_pulls[:, 2 * size :].mul_(reset)
         hidden.copy_(kept.addmm_(past_pulls, self.weight))
@@ -124,15 +124,15 @@ class _MemorySteps(_Steps):
         self.squashed = torch.empty_like(self.previous)  # tanh of the cell state after it
 
     def _show(self, rows: slice, state: Sequence[Tensor], output_gate: Tensor) -> None:
-        torch.mul(output_gate, _tanh(state[1], self.squashed[rows]), out=state[0])
+        torch.mul(output_gate, tanh_to(state[1], self.squashed[rows]), out=state[0])
 
     def _pull_cell(self, rows: slice, pull: Sequence[Tensor], output_gate: Tensor, of_output: Tensor) -> Tensor:
         """The gradient of the new cell state; on the way, that of the output gate."""
         hidden, cell = pull
         squashed = self.squashed[rows]
-        _sigmoid_pull(hidden * squashed, output_gate, grad_input=of_output)
+        sigmoid_pull(hidden * squashed, output_gate, grad_input=of_output)
         through = hidden * output_gate
-        return cell.add_(_tanh_pull(through, squashed, grad_input=through))
+        return cell.add_(tanh_pull(through, squashed, grad_input=through))
 
 
 class _LSTMSteps(_MemorySteps):
@@ -143,7 +143,7 @@ class _LSTMSteps(_MemorySteps):
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, 1)
         candidate.mul_(2)
         gates.sigmoid_()
-        candidate.mul_(2).sub_(1)  # as in `_tanh`, so that one pass serves all gates
+        candidate.mul_(2).sub_(1)  # as in `tanh_to`, so that one pass serves all gates
         cell.mul_(forget_gate).addcmul_(input_gate, candidate)
         self._show(rows, state, output_gate)
 
@@ -154,8 +154,8 @@ class _LSTMSteps(_MemorySteps):
         cell = self._pull_cell(rows, pull, output_gate, of_output)
         torch.mul(cell, candidate, out=of_input)
         torch.mul(cell, self.cells[rows], out=of_forget)
-        _sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
-        _tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
+        sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
+        tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate)
         torch.mm(pulls, self.weight, out=pull[0])
 
@@ -169,7 +169,7 @@ class _PeepholeSteps(_MemorySteps):
         input_gate.addcmul_(cell, peep[0])
         forget_gate.addcmul_(cell, peep[1])
         gates[:, : 2 * self.size].sigmoid_()
-        _tanh(candidate, candidate)
+        tanh_to(candidate, candidate)
         cell.mul_(forget_gate).addcmul_(input_gate, candidate)
         output_gate.addcmul_(cell, peep[2]).sigmoid_()
         self._show(rows, state, output_gate)
@@ -181,8 +181,8 @@ class _PeepholeSteps(_MemorySteps):
         cell = self._pull_cell(rows, pull, output_gate, of_output).addcmul_(of_output, peep[2])
         torch.mul(cell, candidate, out=of_input)
         torch.mul(cell, self.cells[rows], out=of_forget)
-        _sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
-        _tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
+        sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
+        tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate).addcmul_(of_input, peep[0]).addcmul_(of_forget, peep[1])
         torch.mm(pulls, self.weight, out=pull[0])
 
@@ -212,8 +212,8 @@ class _CoupledSteps(_MemorySteps):
         of_forget, of_candidate, of_output = pulls.chunk(3, 1)
         cell = self._pull_cell(rows, pull, output_gate, of_output)
         torch.sub(self.cells[rows], candidate, out=of_forget).mul_(cell)
-        _sigmoid_pull(of_forget, forget_gate, grad_input=of_forget)
-        _tanh_pull(cell - cell * forget_gate, candidate, grad_input=of_candidate)
+        sigmoid_pull(of_forget, forget_gate, grad_input=of_forget)
+        tanh_pull(cell - cell * forget_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate)
         torch.mm(pulls, self.weight, out=pull[0])
 

@@ -137,9 +137,15 @@ class RecurrentLayer(nn.Module):
             runs.append(run)
         return torch.cat([run.outputs for run in runs], -1), [run.state for run in runs]
 
+    @property
+    def cell(self) -> Cell:
+        """The cell of a one-directional layer."""
+        (cell,) = self._cells()
+        return cell
+
     def step(self, inputs: Tensor, state: State) -> tuple[State, Gates]:
         """One step of a one-directional layer: (batch, input) -> the next state."""
-        cell = self._cells()[0]
+        cell = self.cell
         return cell.step(cell.project(inputs), state)  # type: ignore[arg-type]
 
 
