@@ -1,6 +1,6 @@
 """Cells over whole sequences: unrolled in plain sight, or as one operation (`fused.py`).
 
-torch's own compiled loops stand beside it, for devices that have better ones than a CPU, and as another check.
+torch's own compiled loops, where it has the formula, serve when no gradient is wanted and on other devices than a CPU.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ class RecurrentLayer(nn.Module):
         cells = self._cells()
         states = self.start(inputs) if states is None else states
         if watch is None and not self.plain:
-            elsewhere = inputs.device.type != "cpu" and cells[0].kernel is not None
-            return (run_compiled if elsewhere else run_fused)(cells, inputs, states, lengths)
+            trains_here = torch.is_grad_enabled() and inputs.device.type == "cpu"
+            run_fast = run_fused if trains_here or cells[0].kernel is None else run_compiled
+            return run_fast(cells, inputs, states, lengths)
         runs = []
         for name, cell, state in zip(self.names, cells, states, strict=True):
             run = unroll(cell, inputs, state, lengths, backward=name == "backward")
