@@ -19,6 +19,7 @@ from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS
 from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.masks import length_mask
+from seqloom.nn.plain import use_plain_paths
 from seqloom.nn.recurrent import RecurrentStack, select_rows
 from seqloom.settings import validated
 from seqloom.training.checkpoints import load_tensors, model_tensors, put_weights, save_tensors
@@ -87,6 +88,11 @@ def stretched(batch: PairBatch, source: int, target: int) -> PairBatch:
     )
 
 
+def real_steps(batch: PairBatch) -> Tensor:
+    """(batch, target): what a decoder says of padding is not defined."""
+    return length_mask(batch.target_lengths, batch.target_in.shape[1])
+
+
 def stepped(model: RecurrentTranslator, batch: PairBatch) -> tuple[Tensor, Tensor | None]:
     state = model.start(SourceBatch(batch.source, batch.source_lengths))
     features, looked = [], []
@@ -103,22 +109,23 @@ def stepped(model: RecurrentTranslator, batch: PairBatch) -> tuple[Tensor, Tenso
 @every_kind
 def test_forcing_equals_stepping(kind: str) -> None:
     model, batch = build(kind), pairs()
+    real = real_steps(batch)
     with torch.no_grad():
         features, weights = stepped(model, batch)
-        torch.testing.assert_close(model(batch), features, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(model(batch)[real], features[real], atol=1e-5, rtol=1e-5)
         assert features.shape == (*batch.target_in.shape, model.settings.features_size)
         aligned = model.align(batch)
         if weights is None:
             assert aligned is None
         else:
-            torch.testing.assert_close(aligned, weights, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(aligned[real], weights[real], atol=1e-5, rtol=1e-5)
 
 
 @every_kind
 def test_gradients_reach_every_weight(kind: str) -> None:
     model, batch = build(kind), pairs()
     model.train()
-    real = length_mask(batch.target_lengths, batch.target_in.shape[1])
+    real = real_steps(batch)
     logits = model.output(model(batch)[real])
     F.cross_entropy(logits, batch.target_out[real]).backward()
     for name, weight in model.named_parameters():
@@ -131,9 +138,8 @@ def test_gradients_reach_every_weight(kind: str) -> None:
 def test_padding_changes_nothing(kind: str) -> None:
     model, batch = build(kind), pairs()
     with torch.no_grad():
-        torch.testing.assert_close(
-            model(stretched(batch, 3, 5))[:, : batch.target_in.shape[1]], model(batch), atol=1e-5, rtol=1e-5
-        )
+        longer, real = model(stretched(batch, 3, 5))[:, : batch.target_in.shape[1]], real_steps(batch)
+        torch.testing.assert_close(longer[real], model(batch)[real], atol=1e-5, rtol=1e-5)
 
 
 @every_kind
@@ -157,7 +163,8 @@ def test_alignment_is_a_distribution_over_real_source_positions(kind: str) -> No
     assert (weights is not None) == model.attends == (kind in ATTENDING)
     if weights is not None:
         assert weights.shape == (len(batch), batch.target_in.shape[1], batch.source.shape[1])
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+        sums = weights.sum(-1)[real_steps(batch)]
+        torch.testing.assert_close(sums, torch.ones_like(sums))
         hidden = ~length_mask(batch.source_lengths, batch.source.shape[1])
         assert not weights.transpose(1, 2)[hidden].any()
         assert (weights >= 0).all()
@@ -232,15 +239,69 @@ def test_a_longer_target_does_not_cost_more_python(kind: str, monkeypatch: pytes
     assert calls == [False, True]
 
 
-@pytest.mark.parametrize(
-    "kind", sorted(n for n, g in KINDS.items() if g.get("order") == "bahdanau" or g.get("input_feeding"))
-)
-def test_where_steps_wait_for_each_other_they_are_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+WAITING = sorted(n for n, g in KINDS.items() if g.get("order") == "bahdanau" or g.get("input_feeding"))
+
+
+@pytest.mark.parametrize("kind", WAITING)
+def test_where_steps_wait_for_each_other_the_plain_path_takes_them(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch, taken = build(kind), pairs(), []
     step = RecurrentStack.step
     monkeypatch.setattr(RecurrentStack, "step", lambda self, *a: taken.append(1) or step(self, *a))
     model(batch)
+    assert len(taken) == (0 if model.settings.decoder_layers == 1 else batch.target_in.shape[1])  # one layer is fused
+    taken.clear()
+    use_plain_paths(model)
+    model(batch)
     assert len(taken) == batch.target_in.shape[1]
+
+
+FUSED = [
+    dict(cell=cell, attention=score, order=order, input_feeding=fed)
+    for cell in CELLS
+    for score in SCORES
+    for order in ("luong", "bahdanau")
+    for fed in (False, True)
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+@pytest.mark.parametrize("given", FUSED, ids=lambda given: "-".join(map(str, given.values())))
+def test_the_fast_path_equals_the_plain_one_in_values_and_gradients(given: dict[str, Any], dtype: torch.dtype) -> None:
+    model, batch = build("readout", **given).to(dtype), stretched(pairs(), 2, 1)
+    real, found = real_steps(batch), {}
+    pull = torch.randn(int(real.sum()), 13, dtype=dtype)
+    for plain in (False, True):
+        use_plain_paths(model, plain)
+        features = model(batch)[real]
+        grads = torch.autograd.grad(features, [w for n, w in model.named_parameters() if "output" not in n], pull)
+        found[plain] = (features.detach(), grads, model.align(batch)[real])
+    tolerance = dict(atol=1e-4, rtol=1e-3) if dtype == torch.float32 else {}
+    torch.testing.assert_close(found[False], found[True], **tolerance)
+
+
+@pytest.mark.parametrize("order", ["luong", "bahdanau"])
+def test_fed_features_are_dropped_once_and_fed_as_they_are_shown(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same units dropped at every step, both paths of a training model agree in values and gradients."""
+    model, batch = build(f"additive-{order}-fed").double().train(), pairs()
+    mask = (torch.rand(HIDDEN) < 0.6) / 0.6
+    model.dropout.forward = lambda values: values * (mask if values.shape[-1] == HIDDEN else 1)  # type: ignore[method-assign]
+    real, found = real_steps(batch), []
+    for plain in (False, True):
+        use_plain_paths(model, plain)
+        features = model(batch)[real]
+        features.square().sum().backward()
+        found.append((features.detach(), [w.grad for w in model.parameters()]))
+        model.zero_grad(set_to_none=True)
+    torch.testing.assert_close(*found)
+    assert not features[:, mask == 0].any()
+
+
+def test_keys_too_large_for_powers_take_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = build("additive-bahdanau"), pairs()
+    model.score.weight_key.data *= 1000
+    monkeypatch.setattr(RecurrentTranslator, "_force_fused", None)
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch), stepped(model, batch)[0])
 
 
 @pytest.mark.parametrize("score", sorted(SCORES))
@@ -322,7 +383,8 @@ def test_a_trace_gets_gates_and_attention_and_changes_nothing() -> None:
             shown[name] = ((steps + 1, *values.shape), rows, columns)
 
     with torch.no_grad():
-        torch.testing.assert_close(model(batch, Trace()), model(batch), atol=1e-5, rtol=1e-5)
+        real = real_steps(batch)
+        torch.testing.assert_close(model(batch, Trace())[real], model(batch)[real], atol=1e-5, rtol=1e-5)
     source, target = batch.source.shape[1], batch.target_in.shape[1]
     assert shown["decoder.attention"] == ((target, source), "target", "source")
     assert shown["decoder.1.forward.forget_gate"] == ((target, HIDDEN), "target", "unit")

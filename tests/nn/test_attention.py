@@ -7,9 +7,12 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom.nn.attention import (
+    LARGEST_KEY,
     SCORES,
     Additive,
     Dot,
@@ -18,6 +21,7 @@ from seqloom.nn.attention import (
     attend,
     attention_weights,
     dot_scores,
+    fast_additive_scores,
     scaled_dot_scores,
 )
 from seqloom.nn.masks import causal_mask, length_mask
@@ -208,3 +212,38 @@ def test_weights_depend_on_the_query(name: str) -> None:
     score, query, memory = build(name)
     weights = attend(score(query, score.prepare(memory)), memory, None).weights
     assert (weights[:, 0] - weights[:, 1]).abs().max() > 1e-3
+
+
+# -- additive scores by powers ---------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    sizes=st.tuples(*[st.integers(1, 5)] * 4),
+    spread=st.sampled_from([0.01, 1.0, 6.0, 30.0]),
+    seed=st.integers(0, 2**31),
+)
+def test_fast_additive_scores_equal_the_formula(sizes: tuple[int, int, int, int], spread: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    batch, queries, keys, size = sizes
+    for dtype, tolerance in ((torch.float64, {}), (torch.float32, dict(atol=1e-4, rtol=1e-4))):
+        given = [
+            (spread * torch.randn(batch, queries, size, dtype=dtype)).requires_grad_(),
+            (spread * torch.randn(batch, keys, size, dtype=dtype)).requires_grad_(),
+            torch.randn(size, dtype=dtype, requires_grad=True),
+        ]
+        plain, fast = additive_scores(*given), fast_additive_scores(*given)
+        torch.testing.assert_close(fast, plain, **tolerance)
+        pull = torch.randn_like(plain)
+        torch.testing.assert_close(
+            torch.autograd.grad(fast, given, pull), torch.autograd.grad(plain, given, pull), **tolerance
+        )
+
+
+@pytest.mark.parametrize("query", [-1e30, -100.0, -41.0, -20.0, 0.0, 19.5, 41.0, 100.0, 1e30])
+def test_powers_neither_overflow_nor_cancel_wrongly(query: float) -> None:
+    keys = torch.tensor([-LARGEST_KEY, -19.0, -1.0, 0.0, 1.0, 20.0]).view(1, 6, 1)
+    given = [torch.full((1, 1, 1), query, requires_grad=True), keys.requires_grad_(), torch.ones(1, requires_grad=True)]
+    fast = fast_additive_scores(*given)
+    torch.testing.assert_close(fast, additive_scores(*given))
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(fast.sum(), given))

@@ -1,4 +1,4 @@
-"""Whole sequences: the textbook loop equals torch.nn and the compiled loop; padding is nothing; steps equal runs."""
+"""Whole sequences: the textbook loop equals torch.nn and both fast loops; padding is nothing; steps equal runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.masks import length_mask
 from seqloom.nn.plain import use_plain_paths
-from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, run_compiled, select_rows, unroll
+from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, run_compiled, run_fused, select_rows, unroll
 
 BATCH, TIME, INPUT, HIDDEN = 5, 7, 3, 11
 LENGTHS = torch.tensor([4, 7, 1, 2, 6])
@@ -28,8 +28,8 @@ def _seed() -> None:
     torch.manual_seed(23)
 
 
-def randomised(name: str) -> Cell:
-    cell = CELLS[name](input_size=INPUT, hidden_size=HIDDEN).double()
+def randomised(name: str, input_size: int = INPUT, hidden_size: int = HIDDEN) -> Cell:
+    cell = CELLS[name](input_size=input_size, hidden_size=hidden_size).double()
     for weight in cell.parameters():
         weight.data.normal_(std=0.5)
     return cell
@@ -111,6 +111,64 @@ def test_compiled_equals_unrolled_in_values_and_gradients(
     torch.testing.assert_close(
         torch.autograd.grad(compiled, leaves, pulls), torch.autograd.grad(textbook, leaves, pulls)
     )
+
+
+# -- the fused loop equals the textbook ------------------------------------------------------------------------------
+
+
+@every_cell
+@settings(deadline=None, max_examples=30)
+@given(
+    lengths=st.lists(st.integers(0, TIME), min_size=1, max_size=BATCH),
+    padded=st.booleans(),
+    directions=st.integers(1, 2),
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    seed=st.integers(0, 2**31),
+)
+def test_fused_equals_unrolled_in_values_and_gradients(
+    name: str, lengths: list[int], padded: bool, directions: int, sizes: tuple[int, int], seed: int
+) -> None:
+    torch.manual_seed(seed)
+    real = torch.tensor(lengths) if padded else None
+    for dtype, tolerance in ((torch.float64, {}), (torch.float32, dict(atol=2e-4, rtol=2e-4))):
+        cells = [randomised(name, *sizes).to(dtype) for _ in range(directions)]
+        inputs = torch.randn(len(lengths), TIME, sizes[0], dtype=dtype, requires_grad=True)
+        starts = [random_state(cell, len(lengths)) for cell in cells]
+        states = [type(s)(*(p.to(dtype).requires_grad_() for p in s)) for s in starts]
+        leaves = [inputs, *(p for s in states for p in s), *(w for cell in cells for w in cell.parameters())]
+        runs = [unroll(c, inputs, s, real, backward=i == 1) for i, (c, s) in enumerate(zip(cells, states, strict=True))]
+        textbook = [torch.cat([run.outputs for run in runs], -1), *(part for run in runs for part in run.state)]
+        outputs, finals = run_fused(cells, inputs, states, real)
+        assert [type(final) for final in finals] == [type(state) for state in states]
+        fused = [outputs, *(part for final in finals for part in final)]
+        torch.testing.assert_close(fused, textbook, **tolerance)
+        pulls = [torch.randn_like(tensor) for tensor in textbook]
+        torch.testing.assert_close(
+            torch.autograd.grad(fused, leaves, pulls), torch.autograd.grad(textbook, leaves, pulls), **tolerance
+        )
+
+
+@every_cell
+def test_fused_gradients_agree_with_finite_differences(name: str) -> None:
+    cells = [randomised(name, 2, 3) for _ in range(2)]
+    inputs = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
+    parts = [part.requires_grad_() for cell in cells for part in random_state(cell, 3)]
+    share = len(parts) // 2
+
+    def run(inputs: Tensor, *parts: Tensor) -> Tensor:
+        states = [type(cell.start(inputs))(*parts[i * share :][:share]) for i, cell in enumerate(cells)]
+        return run_fused(cells, inputs, states, torch.tensor([2, 4, 1]))[0]
+
+    torch.autograd.gradcheck(run, (inputs, *parts))
+
+
+def test_a_fused_sequence_needs_no_gradient_of_its_inputs_and_can_go_backward_twice() -> None:
+    cells = [randomised("lstm")]
+    outputs, _ = run_fused(cells, sequences(), [random_state(cells[0])], LENGTHS)
+    outputs.sum().backward(retain_graph=True)
+    once = cells[0].weight_hidden.grad.clone()
+    outputs.sum().backward()
+    torch.testing.assert_close(cells[0].weight_hidden.grad, 2 * once)
 
 
 @every_cell

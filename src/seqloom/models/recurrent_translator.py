@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from seqloom.batches.collate import PairBatch, SourceBatch
 from seqloom.nn.attention import SCORES, Attended, attend
 from seqloom.nn.cells import State
+from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding
+from seqloom.nn.fused_decoder import can_decode, decode
 from seqloom.nn.masks import length_mask
-from seqloom.nn.recurrent import RecurrentStack, Watch
+from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, Watch
 from seqloom.settings import ModelSettings
 
 CellName = Literal["elman", "elman_sigmoid", "gru", "lstm", "lstm_coupled", "lstm_peephole"]
@@ -94,6 +96,7 @@ class RecurrentTranslator(nn.Module):
     def __init__(self, settings: RecurrentTranslatorSettings, *, source_symbols: int, target_symbols: int) -> None:
         super().__init__()
         s = self.settings = settings
+        self.plain = False
         self.source_embedding = SymbolEmbedding(source_symbols, s.embedding_size)
         if s.share_embeddings:
             assert source_symbols == target_symbols, "checked where the recipe is read"
@@ -130,7 +133,7 @@ class RecurrentTranslator(nn.Module):
         nn.init.zeros_(self.output.bias)
         if s.tie_output:
             self.output.weight = self.target_embedding.weight
-        self.dropout = nn.Dropout(s.dropout)
+        self.dropout = Dropout(s.dropout)
 
     # -- reading the source ------------------------------------------------------------------------------------------
 
@@ -173,20 +176,57 @@ class RecurrentTranslator(nn.Module):
         return self._force(batch, None)[1]
 
     def _force(self, batch: PairBatch, trace: Any) -> tuple[Tensor, Tensor | None]:
-        """Where no step waits for what attention saw in the step before, all steps are computed at once."""
+        """Where no step waits for what attention saw in the step before, all steps are computed at once.
+
+        What is said of padding is not defined: the loss leaves it out, and the fast paths do not compute it.
+        """
         state = self.start(batch, trace)
         embedded = self.dropout(self.target_embedding(batch.target_in))  # (batch, target, embedding)
-        if self.settings.input_feeding or (self.attends and self.context_first) or trace is not None:
+        waits = self.settings.input_feeding or (self.attends and self.context_first)
+        if trace is None and waits and self._can_fuse(state.memory):
+            return self._force_fused(embedded, batch.target_lengths, state)
+        if trace is not None or waits:
             return self._force_stepwise(embedded, state, trace)
         context = weights = None
         inputs = embedded
         if self.context_first:
             context = state.memory.summary[:, None].expand(-1, embedded.shape[1], -1)
             inputs = torch.cat([embedded, context], -1)
-        hidden, _ = self.decoder(inputs, state.layers)  # (batch, target, hidden)
+        hidden, _ = self.decoder(inputs, state.layers, batch.target_lengths)  # (batch, target, hidden)
         if self.attends:
             context, weights = self._look(hidden, state.memory)  # (batch, target, hidden)
         return self._read_out(hidden, context, embedded), weights
+
+    def _can_fuse(self, memory: Memory) -> bool:
+        one_layer = self.settings.decoder_layers == 1
+        return one_layer and not self.plain and memory.keys is not None and can_decode(self.score, memory.keys)
+
+    def _force_fused(self, embedded: Tensor, lengths: Tensor, state: DecoderState) -> tuple[Tensor, Tensor]:
+        """`_force_stepwise` as one operation. Features that are not fed are read out after the loop, all at once."""
+        (layer,), memory, readout, kept = self.decoder.layers, state.memory, None, None
+        assert isinstance(layer, RecurrentLayer)
+        assert memory.keys is not None
+        if self.settings.input_feeding:
+            readout = self.readout
+            kept = self.dropout(embedded.new_ones(*embedded.shape[:2], self.settings.features_size))
+        decoded = decode(
+            layer.cell,
+            self.score,
+            embedded,
+            lengths,
+            state.layers[0],
+            memory.values,
+            memory.keys,
+            memory.mask,
+            context_first=self.context_first,
+            readout=readout,
+            kept=kept,
+        )
+        features = decoded.features
+        if features is None:
+            assert decoded.hidden is not None
+            features = self._read_out(decoded.hidden, decoded.context, embedded)
+        return features, decoded.weights
 
     def _force_stepwise(self, embedded: Tensor, state: DecoderState, trace: Any) -> tuple[Tensor, Tensor | None]:
         watch = None if trace is None else _gate_watcher(trace, "decoder", "target", stepwise=True)

@@ -7,7 +7,7 @@ A score is a pure formula; its module owns the weights. Keys are prepared once p
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,78 @@ def additive_scores(query: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
     return (query[:, :, None, :] + keys[:, None, :, :]).tanh() @ direction
 
 
+# -- additive scores without a tanh ----------------------------------------------------------------------------------
+#
+# tanh(q + k) = 1 - 2 r with r = 1 / (1 + exp(2 q) exp(2 k)): with the powers of queries and keys at hand, a pair costs
+# a product and a reciprocal, which are many times cheaper than a tanh, and nothing of a pair's size is kept for the way
+# back. Keys within `LARGEST_KEY` and queries cut at twice that can neither overflow nor cancel wrongly: where a query
+# is cut, the sum is so large that tanh is one in any case.
+
+LARGEST_KEY = 20.0
+
+
+def powers_are_safe(keys: Tensor) -> bool:
+    """Whether no key is so large that its power could spoil a sum."""
+    return keys.numel() > 0 and bool(keys.detach().abs().amax() <= LARGEST_KEY)
+
+
+def query_powers(query: Tensor) -> Tensor:
+    return query.clamp(-2 * LARGEST_KEY, 2 * LARGEST_KEY).mul_(2).exp_()
+
+
+def key_powers(keys: Tensor) -> Tensor:
+    return (2 * keys).exp_()
+
+
+def remoteness(query_power: Tensor, key_power: Tensor, out: Tensor) -> Tensor:
+    """r of one query a sentence and all its keys: (batch, d), (batch, keys, d) -> (batch, keys, d)."""
+    return torch.mul(query_power[:, None], key_power, out=out).add_(1).reciprocal_()
+
+
+def pull_pairs(of_scores: Tensor, remote: Tensor, out: Tensor) -> Tensor:
+    """The gradient of q + k of every pair, but for 4 v: (batch, keys), (batch, keys, d) -> (batch, keys, d)."""
+    return torch.ops.aten.sigmoid_backward.grad_input(  # d tanh = 4 r (1 - r)
+        of_scores[:, :, None].expand_as(remote), remote, grad_input=out
+    )
+
+
+class _AdditiveScores(torch.autograd.Function):
+    """`additive_scores`, one query at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+        query_power, key_power = query_powers(query), key_powers(keys)
+        pairs = torch.empty_like(keys)
+        scores = query.new_empty(query.shape[1], *keys.shape[:2])  # (queries, batch, keys)
+        for index, score in enumerate(scores):
+            torch.matmul(remoteness(query_power[:, index], key_power, pairs), direction, out=score)
+        ctx.save_for_backward(query_power, key_power, direction)
+        return torch.add(direction.sum(), scores, alpha=-2).transpose(0, 1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, of_scores: Tensor) -> tuple[Tensor, ...]:
+        query_power, key_power, direction = ctx.saved_tensors
+        of_query, of_keys = torch.empty_like(query_power), torch.zeros_like(key_power)
+        of_direction = of_scores.sum().expand_as(direction).clone()
+        pairs, pulls = torch.empty_like(key_power), torch.empty_like(key_power)
+        for index in range(query_power.shape[1]):
+            pull = of_scores[:, index].contiguous()
+            remote = remoteness(query_power[:, index], key_power, pairs)
+            of_direction.addmv_(remote.flatten(0, 1).T, pull.flatten(), alpha=-2)
+            of_keys += pull_pairs(pull, remote, pulls)
+            torch.sum(pulls, 1, out=of_query[:, index])
+        direction = 4 * direction
+        return of_query.mul_(direction), of_keys.mul_(direction), of_direction
+
+
+def fast_additive_scores(query: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+    """`additive_scores` by powers: equal value, equal gradients, no (batch, queries, keys, d) in memory."""
+    if not powers_are_safe(keys):
+        return additive_scores(query, keys, direction)
+    return _AdditiveScores.apply(query, keys, direction)
+
+
 class Dot(nn.Module):
     """The query itself is the detector: no weights, so query and memory must have one size."""
 
@@ -96,6 +168,7 @@ class Additive(nn.Module):
 
     def __init__(self, *, query_size: int, memory_size: int) -> None:
         super().__init__()
+        self.plain = False
         self.weight_query = nn.Parameter(torch.empty(query_size, query_size))
         self.weight_key = nn.Parameter(torch.empty(query_size, memory_size))
         self.direction = nn.Parameter(torch.empty(query_size))
@@ -107,7 +180,8 @@ class Additive(nn.Module):
         return memory @ self.weight_key.T  # (batch, keys, query size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return additive_scores(query @ self.weight_query.T, keys, self.direction)
+        scores = additive_scores if self.plain or keys.device.type != "cpu" else fast_additive_scores
+        return scores(query @ self.weight_query.T, keys, self.direction)
 
 
 SCORES: dict[str, type[Dot] | type[Multiplicative] | type[Additive]] = {

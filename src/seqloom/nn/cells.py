@@ -5,8 +5,8 @@ A cell is used in two moves, so that the part which does not depend on the past 
     projected = cell.project(inputs)          # W x + b, any number of steps
     state, gates = cell.step(projected, state)  # one step of time
 
-`gates` names what the step did, for the views. Where torch has a compiled loop for the same formula, `kernel`
-names it and `recurrent.py` runs it over whole sequences; a test proves both equal.
+`gates` names what the step did, for the views. `fused.py` runs the same formulas over whole sequences; where torch has
+a compiled loop for one, `kernel` names it. Tests prove all of them equal.
 """
 
 from __future__ import annotations
@@ -125,6 +125,10 @@ class _Cell(nn.Module):
         """(…, input size) -> (…, blocks * hidden size): the part of the step that does not depend on the past."""
         return F.linear(inputs, self.weight_input, self.bias)
 
+    def step_weights(self) -> list[Tensor]:
+        """Weights in the order `fused.py` wants them: of the projection, then of the step."""
+        return [self.weight_input, self.bias, self.weight_hidden]
+
     def kernel_weights(self) -> list[Tensor]:
         """Weights in the order torch's compiled loops want them; they take a second bias, which is zero here."""
         return [self.weight_input, self.weight_hidden, self.bias, torch.zeros_like(self.bias)]
@@ -186,6 +190,9 @@ class PeepholeLSTM(_MemoryCell):
     def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
         return peephole_step(projected, state, self.weight_hidden, self.peep)
 
+    def step_weights(self) -> list[Tensor]:
+        return [*super().step_weights(), self.peep]
+
 
 class CoupledLSTM(_MemoryCell):
     """LSTM that writes exactly where it forgets: one gate for both."""
@@ -209,6 +216,9 @@ class GRU(_HiddenCell):
 
     def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
         return gru_step(projected, state, self.weight_hidden, self.bias_candidate)
+
+    def step_weights(self) -> list[Tensor]:
+        return [*super().step_weights(), self.bias_candidate]
 
     def kernel_weights(self) -> list[Tensor]:
         zeros = self.bias_candidate.new_zeros(2 * self.hidden_size)

@@ -1,4 +1,7 @@
-"""Cells over whole sequences: unrolled in plain sight, or through torch's compiled loop where it has the formula."""
+"""Cells over whole sequences: unrolled in plain sight, or as one operation (`fused.py`).
+
+torch's own compiled loops, where it has the formula, serve when no gradient is wanted and on other devices than a CPU.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.nn.cells import CELLS, Cell, Gates, HiddenState, LSTMState, State
 from seqloom.nn.connections import CONNECTIONS
+from seqloom.nn.dropout import Dropout
+from seqloom.nn.fused import run_layer
 from seqloom.nn.masks import length_mask
 
 Watch = Callable[[str, Gates], None]  # called with a layer's name and the gates of all its steps, (batch, time, units)
@@ -54,6 +59,17 @@ def unroll(
         state, collected[time] = new, gates
     gates = {name: torch.stack([step[name] for step in collected], 1) for name in collected[0]}
     return Unrolled(torch.stack(hiddens, 1), state, gates)
+
+
+def run_fused(
+    cells: Sequence[Cell], inputs: Tensor, states: Sequence[State], lengths: Tensor | None
+) -> tuple[Tensor, list[State]]:
+    """`unroll` as one operation: one cell, or a forward and a backward one.
+
+    -> outputs (batch, time, directions * hidden), one final state a direction
+    """
+    outputs, finals = run_layer(cells, inputs, states, lengths)
+    return outputs, [type(state)(*parts) for state, parts in zip(states, finals, strict=True)]
 
 
 def run_compiled(
@@ -110,8 +126,10 @@ class RecurrentLayer(nn.Module):
         """(batch, time, input) -> (batch, time, directions * hidden), the final state of each direction."""
         cells = self._cells()
         states = self.start(inputs) if states is None else states
-        if watch is None and not self.plain and cells[0].kernel is not None:
-            return run_compiled(cells, inputs, states, lengths)
+        if watch is None and not self.plain:
+            trains_here = torch.is_grad_enabled() and inputs.device.type == "cpu"
+            run_fast = run_fused if trains_here or cells[0].kernel is None else run_compiled
+            return run_fast(cells, inputs, states, lengths)
         runs = []
         for name, cell, state in zip(self.names, cells, states, strict=True):
             run = unroll(cell, inputs, state, lengths, backward=name == "backward")
@@ -120,9 +138,15 @@ class RecurrentLayer(nn.Module):
             runs.append(run)
         return torch.cat([run.outputs for run in runs], -1), [run.state for run in runs]
 
+    @property
+    def cell(self) -> Cell:
+        """The cell of a one-directional layer."""
+        (cell,) = self._cells()
+        return cell
+
     def step(self, inputs: Tensor, state: State) -> tuple[State, Gates]:
         """One step of a one-directional layer: (batch, input) -> the next state."""
-        cell = self._cells()[0]
+        cell = self.cell
         return cell.step(cell.project(inputs), state)  # type: ignore[arg-type]
 
 
@@ -154,7 +178,7 @@ class RecurrentStack(nn.Module):
         )
         kind = CONNECTIONS[connections]
         self.connections = nn.ModuleList(kind(size=hidden_size, num_seen=index) for index in range(1, num_layers))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def _connect(self, seen: Sequence[Tensor], output: Tensor) -> Tensor:
         """What the layer above is given; the first layer changes the size, so nothing leads around it."""
