@@ -1,8 +1,8 @@
 """How much arithmetic a training step needs: every matrix product of the model, over real tokens only.
 
-A product of (m, k) and (k, n) costs 2mkn floating-point operations forward, and twice that backward: one product for the
-gradient of either factor. Where attention must not look ahead, only the pairs it may look at are counted. Everything
-that is not a matrix product (softmax, norms, dropout, the optimiser) counts nothing.
+A product of (m, k) and (k, n) costs 2mkn floating-point operations forward, and twice that backward: one product for
+the gradient of either factor. Where attention must not look ahead, only the pairs it may look at are counted.
+Everything that is not a matrix product (softmax, norms, dropout, the optimiser) counts nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FORWARD_AND_BACKWARD = 3
 
 
 class Product(NamedTuple):
-    """The shape of a product, `batch` of them at once, to be timed; and the exact operations a step needs of its kind."""
+    """The shape of a product, `batch` of them at once, to be timed; and exactly what a step needs of its kind."""
 
     name: str
     rows: int

@@ -2,8 +2,8 @@
 
     python -m bench.train --model transformer|rnn --peers eole,fairseq,hf,torch [--rounds N] [--updates N] [--write]
 
-Prints target symbols a second (padding not counted), medians, the ratio of medians, the most memory, the share of time in
-matrix products and how near seqloom comes to the machine's own rate; one JSON object on the last line. docs/speed.md
+Prints target symbols a second (padding not counted), medians, the ratio of medians, the most memory, the share of time
+in matrix products and how near seqloom comes to the machine's own rate; one JSON object on the last line. docs/speed.md
 says how each number is defined. With --quality UPDATES it compares validation losses after equal updates instead.
 """
 
@@ -87,7 +87,7 @@ def rates_of(recipe: Any, steps: int) -> list[float]:
 
 
 def run_trainer(python: Path, peer: Peer, job: Job, folder: Path) -> dict[str, Any]:
-    """One measurement in a process of its own; what it says goes to a file, whose last line is the reason if it fails."""
+    """One measurement in a process of its own; where it fails, the last line it said is the reason."""
     Path(job.result).unlink(missing_ok=True)
     job_file, log = folder / "job.json", folder / "log.txt"
     job_file.write_text(json.dumps(asdict(job)), encoding="utf-8")
@@ -150,6 +150,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     needed = sum(flop_of(products_of(spec, *batches.lengths(index))) for index in timed)
     tokens = sum(int(batches.lengths(index)[1].sum()) for index in timed)
     rate = statistics.median(one["best"] for one in machine)
+    pace = {name: [one["tokens_per_second"] for one in found] for name, found in rounds.items()}
     return {
         "model": options.model,
         "parameters": {name: found[0]["parameters"] for name, found in rounds.items()},
@@ -162,9 +163,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "limit_tokens_per_second": tokens / (needed / (rate * 1e9)),
         "trainers": {name: summary(found, tokens, needed / (rate * 1e9)) for name, found in rounds.items()},
         "missing": missing,
-        "ratios": ratios(
-            {name: [one["tokens_per_second"] for one in found] for name, found in rounds.items()}, "seqloom"
-        ),
+        "ratios": ratios(pace, "seqloom"),
     }
 
 

@@ -1,7 +1,7 @@
 """The loop that every peer's model is trained in, and what is measured around it. Needs torch and numpy only.
 
-A job is a JSON file: the model's sizes, the file of batches, how many updates to warm up, time and profile, the learning
-rate of each update, and where the result goes.
+A job is a JSON file: the model's sizes, the file of batches, how many updates to warm up, time and profile, the
+learning rate of each update, and where the result goes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def overrides_of(job: Job, steps: int) -> list[str]:
 def paced(lines: list[dict[str, Any]], warmup: int) -> tuple[float, float]:
     """Target symbols and seconds of the updates after the first `warmup`, from the lines of the journal."""
     tokens = seconds = 0.0
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in pairwise(lines):
         if before["step"] >= warmup:
             spent = line["time"] - before["time"]
             tokens, seconds = tokens + line["tokens_per_second"] * spent, seconds + spent
