@@ -101,7 +101,7 @@ def train(job: Job, model: nn.Module, loss: Loss) -> None:
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         "peak_mb": peak_megabytes(),
-        "parameters": sum(weight.numel() for weight in weights),
+        "parameters": sum(weight.numel() for weight in weights if weight.grad is not None),
         "threads": torch.get_num_threads(),
     }
     if job.validate:
