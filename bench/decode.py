@@ -213,8 +213,8 @@ def decode_table(found: dict[str, Any]) -> str:
     header.append("greedy answers equal to seqloom's")
     return (
         f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer), "
-        "medians over the rounds. CTranslate2 gets and gives symbols, with one worker of one thread a core and batches of 64; "
-        "Hugging Face and fairseq run the same weights, converted, on symbols too; seqloom reads and writes text."
+        "medians over the rounds. CTranslate2 gets and gives symbols, with one worker of one thread a core and batches "
+        "of 64; Hugging Face and fairseq run the same weights, converted, on symbols too; seqloom reads and writes text."
     )
 
 

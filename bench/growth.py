@@ -7,8 +7,8 @@ always has the same number of tokens, so that only the length of the sequences c
 docs/images/growth.svg, and prints one JSON object on the last line.
 
 Attention needs 8nd² operations for its four projections and 4n²d for scores and means, an LSTM 16nd²: by count alone
-attention's quadratic part overtakes its own projections at n = 2d, and all of the LSTM at n = 2d as well. What the clock
-says is another matter, since an LSTM goes step by step: that is what the picture shows.
+attention's quadratic part overtakes its own projections at n = 2d, and all of the LSTM at n = 2d as well. The clock
+says otherwise, since an LSTM goes step by step: that is what the picture shows.
 """
 
 from __future__ import annotations
