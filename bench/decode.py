@@ -26,7 +26,7 @@ from bench.machine import describe_machine, num_cores
 from bench.peers import PEERS
 from bench.peers.generation import DecodingJob
 from bench.report import number, section, table, write_section
-from bench.train import ROOT, say
+from bench.train import ROOT, say, user_errors
 from bench.venvs import NotInstalled, environment_of
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
@@ -214,7 +214,7 @@ def decode_table(found: dict[str, Any]) -> str:
     return (
         f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer), "
         "medians over the rounds. CTranslate2 gets and gives symbols, with one worker of one thread a core and batches "
-        "of 64; Hugging Face and fairseq run the same weights, converted, on symbols too; seqloom reads and writes text."
+        "of 64; Hugging Face and fairseq run the same weights, converted, on symbols; seqloom reads and writes text."
     )
 
 
@@ -241,7 +241,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     options = arguments(given)
-    with tempfile.TemporaryDirectory(prefix="seqloom-bench-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="seqloom-bench-") as temporary, user_errors():
         found = measure(options, Path(temporary))
     body = decode_table(found)
     print(body)

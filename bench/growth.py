@@ -148,6 +148,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axes.set_title(f"d = {d}", fontsize=LABEL, color=INK)
         axes.set_xticks(lengths, [str(n) for n in lengths], fontsize=SMALL, rotation=45)
         axes.minorticks_off()
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.grid(color=RULE, linewidth=0.6)
         axes.tick_params(length=0, labelsize=SMALL, labelcolor=INK)
         axes.set_xlabel("length n", fontsize=LABEL, color=FAINT)
@@ -156,7 +157,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     panels[0].set_ylabel("milliseconds", fontsize=LABEL, color=FAINT)
     handles, labels = panels[0].get_legend_handles_labels()
     note = "dashed: attention costs more from here on"
-    page.legend(handles, labels, loc="upper right", ncols=2, fontsize=LABEL, frameon=False, bbox_to_anchor=(0.99, 1.0))
+    page.legend(handles, labels, loc="upper right", ncols=2, fontsize=LABEL, frameon=False, bbox_to_anchor=(0.99, 0.94))
     page.text(0.012, 0.89, note, fontsize=SMALL, color=FAINT, va="center")
     path.parent.mkdir(parents=True, exist_ok=True)
     page.savefig(path, metadata={"Date": None, "Creator": "seqloom"} if path.suffix == ".svg" else None)

@@ -16,7 +16,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,17 @@ def quality(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return {"model": options.model, "updates": updates, "validation_loss": losses, "missing": missing}
 
 
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """What the user can put right is one sentence, not a traceback."""
+    from seqloom.errors import UserError
+
+    try:
+        yield
+    except UserError as error:
+        raise SystemExit(str(error)) from None
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -330,7 +342,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     options = arguments(given)
-    with tempfile.TemporaryDirectory(prefix="seqloom-bench-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="seqloom-bench-") as temporary, user_errors():
         measures = quality if options.quality else measure
         found = measures(options, Path(temporary))
     body = quality_table(found) if options.quality else train_table(found)

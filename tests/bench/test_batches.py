@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from bench.data import BatchFile, padding_share, write_batches
 from bench.peers.common import tensors
-from conftest import tiny_recipe
 
+from conftest import tiny_recipe
 from seqloom.batches.samplers import Position
 from seqloom.recipe import load_recipe
 from seqloom.tasks import TASKS
