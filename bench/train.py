@@ -175,6 +175,7 @@ def summary(found: Sequence[dict[str, Any]], tokens: int, products_seconds: floa
     return {
         "tokens_per_second": pace,
         "median": median,
+        "processes": [one.get("processes", 1) for one in found],
         "peak_mb": statistics.median(one["peak_mb"] for one in found),
         "in_products": next((one["in_products"] for one in found if one.get("in_products") is not None), None),
         "of_limit": products_seconds / (tokens / median),
@@ -297,6 +298,9 @@ def train_table(found: dict[str, Any]) -> str:
     rates = [one["best"] for one in found["machine_gflops"]]
     notes = [f"{PEERS[n].title}: {PEERS[n].note}." for n in found["trainers"] if n != "seqloom" and PEERS[n].note]
     other = [name for name, one in found["trainers"].items() if not one["same_batches"]]
+    several = sorted({count for one in found["trainers"].values() for count in one["processes"]} - {1})
+    if several:
+        notes.append(f"seqloom chose to train in {several[-1]} processes of one machine; the others are one process.")
     if other:
         notes.append(f"**Not the same batches: {', '.join(other)}.**")
     return (

@@ -87,13 +87,15 @@ def main() -> None:
     predictor = train(job.recipe, run, overrides=overrides_of(job, job.warmup + job.updates))
     journal = list(read_journal(run / "journal.jsonl"))
     tokens, seconds = paced([line for line in journal if line["event"] == "train"], job.warmup)
+    start = next(line for line in journal if line["event"] == "start")
     result: dict[str, Any] = {
         "tokens": tokens,
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         "peak_mb": peak_megabytes(),
         "parameters": sum(weight.numel() for weight in predictor.model.parameters()),
-        "threads": next(line["threads"] for line in journal if line["event"] == "start"),
+        "threads": start["threads"],
+        "processes": start.get("processes", 1),
         "validation_loss": next(line["loss"] for line in journal if line["event"] == "validation"),
     }
     if job.profile:
