@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from bench.decode import arguments, decode_table, summary
 from bench.growth import crossing, growth_table, measure
-from bench.peers.converted import positions
+from bench.peers.converted import positions, read_tensors
 from bench.peers.generation import limit
+from safetensors.torch import save_file
 
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.nn.positions import sinusoids
@@ -20,6 +23,14 @@ def test_converted_positions_start_after_padding() -> None:
     table = positions(torch.empty(12, 8))
     assert torch.equal(table[1:], sinusoids(11, 8))
     assert not table[0].any()
+
+
+def test_weights_are_read_without_the_package(tmp_path: Path) -> None:
+    weights = {"a": torch.randn(3, 5), "b.bias": torch.randn(7)}
+    save_file(weights, tmp_path / "model.safetensors", metadata={"made": "here"})
+    found = read_tensors(tmp_path / "model.safetensors")
+    assert found.keys() == weights.keys()
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
 
 
 def test_sentences_a_second_are_medians() -> None:
