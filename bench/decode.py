@@ -204,6 +204,8 @@ def decode_table(found: dict[str, Any]) -> str:
     rows = []
     for title, one in found["decoders"].items():
         same = one["greedy"]["agreement"]
+        if same is not None and same < 0.9:  # other answers have other lengths: their pace says nothing
+            title = f"{title} (**not comparable: its answers differ**)"
         cells = [number(one[name][kind]) for name in SEARCHES for kind in ("search", "whole")]
         rows.append([title, *cells, "–" if same is None else f"{same:.1%}"])
     rows += [[title, reason, "–", "–", "–", "–"] for title, reason in found["missing"].items()]
