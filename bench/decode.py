@@ -1,0 +1,258 @@
+"""Decoding pace side by side: the same model, the same sentences, greedy and with a beam of 5, in turns.
+
+    python -m bench.decode --model RUN [--rnn RUN] [--peers ctranslate2,hf,fairseq] [--rounds N] [--write]
+
+Each measurement is a process of its own. `seqloom predict` counts whole, from the start of the command to its end, text
+in, text out; the others are also timed around their search alone. One JSON object on the last line; docs/speed.md says
+how each number is defined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe_machine, num_cores
+from bench.peers import PEERS
+from bench.peers.generation import DecodingJob
+from bench.report import number, section, table, write_section
+from bench.train import ROOT, say, user_errors
+from bench.venvs import NotInstalled, environment_of
+
+SEARCHES = {"greedy": 1, "beam 5": 5}
+COMPARED = 200  # greedy answers of a converted model that are held against ours
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A row of the table: a command line of ours, or a module with a job."""
+
+    title: str
+    model: Path
+    module: tuple[str, ...] | None = None  # None: `seqloom predict`
+    python: Path = Path(sys.executable)
+    own: bool = True  # runs in seqloom's environment
+    compute: str = "float32"
+
+
+def run_decoder(decoder: Decoder, job: DecodingJob, folder: Path) -> dict[str, Any]:
+    """One measurement: seconds of the search (None for a command line), of the whole process, and agreement."""
+    Path(job.result).unlink(missing_ok=True)
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])] if decoder.own else [str(ROOT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    if decoder.module is None:
+        how = ["--method", "greedy"] if job.beam == 1 else ["--method", "beam", "--beam-size", str(job.beam)]
+        files = ["--input", job.texts, "--output", str(folder / "answers.txt")]
+        command = [str(decoder.python), "-m", "seqloom", "predict", str(decoder.model), *files, *how]
+    else:
+        job_file = folder / "job.json"
+        job_file.write_text(json.dumps(asdict(job)), encoding="utf-8")
+        command = [str(decoder.python), "-m", *decoder.module, str(job_file)]
+    log = folder / "log.txt"
+    with log.open("wb") as said:
+        began = time.perf_counter()
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        whole = time.perf_counter() - began
+    if done.returncode:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        raise NotInstalled(f"failed: {lines[-1] if lines else f'exit code {done.returncode}'}")
+    if decoder.module is None:
+        answers = (folder / "answers.txt").read_text(encoding="utf-8").splitlines()
+        if len(answers) != len(job.ids):
+            raise NotInstalled(f"failed: {len(answers):,} answers to {len(job.ids):,} sentences")
+        return {"whole": whole, "search": None, "agreement": None}
+    found = json.loads(Path(job.result).read_text(encoding="utf-8"))
+    return {"whole": whole, "search": found["seconds"], "agreement": found["agreement"]}
+
+
+def transformer_decoders(run: Path, peers: Sequence[str], folder: Path) -> tuple[list[Decoder], dict[str, str]]:
+    """All rows for a Transformer, and who is missing. Its exports are made here, without verification."""
+    from seqloom.export.ctranslate2 import export
+    from seqloom.folders import find_model
+
+    model = find_model(run)
+    exports = {}
+    for compute in ("float32", "int8"):
+        exports[compute], _ = export(model, folder / compute, compute=compute, verify=False)  # type: ignore[arg-type]
+    decoders = [
+        Decoder("`seqloom predict` RUN", run),
+        Decoder("seqloom, torch engine", model, ("bench.decoders", "torch")),
+    ]
+    for compute, exported in exports.items():
+        decoders.append(Decoder(f"`seqloom predict` EXPORTED, {compute}", exported))
+        decoders.append(Decoder(f"seqloom, CTranslate2 engine {compute}", exported, ("bench.decoders", "exported")))
+    missing = {}
+    for name in peers:
+        if name == "ctranslate2":
+            decoders += [
+                Decoder(
+                    f"CTranslate2 directly, {compute}", exported, ("bench.decoders", "ctranslate2"), compute=compute
+                )
+                for compute, exported in exports.items()
+            ]
+            continue
+        try:
+            python = environment_of(name, PEERS[name])
+        except NotInstalled as error:
+            missing[PEERS[name].title] = f"not installed: {error}"
+            continue
+        decoders.append(Decoder(PEERS[name].title, model, (f"bench.peers.{name}_generate",), python, own=False))
+    return decoders, missing
+
+
+def rnn_decoders(run: Path) -> list[Decoder]:
+    from seqloom.folders import find_model
+
+    title = "seqloom RNN, torch engine"
+    return [
+        Decoder("`seqloom predict` RNN RUN", run),
+        Decoder(title, find_model(run), ("bench.decoders", "torch")),
+    ]
+
+
+def sentences_of(run: Path, most: int) -> list[str]:
+    """The validation sentences of a run, repeated until there are as many as wanted."""
+    from seqloom.corpus.readers import read_pairs
+    from seqloom.recipe import load_recipe
+
+    texts = [pair.source for pair in read_pairs(load_recipe(run / "recipe.yaml").data.valid) if pair.source.strip()]
+    return [texts[index % len(texts)] for index in range(most)]
+
+
+def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
+    """Sentences as text, symbols and pieces, and our own greedy answers to the first of them."""
+    from seqloom.decoding.settings import DecodingSettings
+    from seqloom.predictor import Predictor
+
+    predictor, texts = Predictor.load(run), sentences_of(run, most)
+    path = folder / f"{run.name}.txt"
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    ids = predictor.task.source.encode_many(texts)
+    greedy = DecodingSettings(method="greedy", unknown="keep")
+    expected = predictor.task.translate(predictor.model, texts[: min(COMPARED, most)], greedy)
+    return DecodingJob(
+        model="",
+        texts=str(path),
+        ids=ids,
+        pieces=[predictor.task.source.pieces(one) for one in ids],
+        beam=1,
+        workers=num_cores(),
+        compute="float32",
+        result=str(folder / "result.json"),
+        expected=[list(one.hypotheses[0].tokens) for one in expected],
+    )
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All rounds of all decoders and searches."""
+    runs = [(options.model, True)] if options.model else []
+    runs += [(options.rnn, False)] if options.rnn else []
+    jobs: list[tuple[Decoder, DecodingJob]] = []
+    missing: dict[str, str] = {}
+    for run, is_transformer in runs:
+        say(f"preparing {run}")
+        job = prepared_job(run, options.sentences, folder)
+        if is_transformer:
+            decoders, missing = transformer_decoders(run, options.peers, folder)
+        else:
+            decoders = rnn_decoders(run)
+        jobs += [(one, replace(job, model=str(one.model), compute=one.compute)) for one in decoders]
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {one.title: {s: [] for s in SEARCHES} for one, _ in jobs}
+    for turn in range(options.rounds):
+        for name, beam in SEARCHES.items():
+            for decoder, job in jobs:
+                if decoder.title in missing:
+                    continue
+                try:
+                    one = run_decoder(decoder, replace(job, beam=beam), folder)
+                except NotInstalled as error:
+                    missing[decoder.title] = str(error)
+                    say(f"round {turn + 1}  {decoder.title}: {error}")
+                    continue
+                found[decoder.title][name].append(one)
+                pace = options.sentences / (one["search"] or one["whole"])
+                say(f"round {turn + 1}  {name:7} {decoder.title}: {pace:,.0f} sentences/s")
+    rows = {title: summary(searches, options.sentences) for title, searches in found.items() if title not in missing}
+    return {"sentences": options.sentences, "decoders": rows, "missing": missing}
+
+
+def summary(searches: dict[str, list[dict[str, Any]]], sentences: int) -> dict[str, Any]:
+    """Medians of sentences a second: around the search, and of the whole process."""
+    values: dict[str, Any] = {}
+    for name, rounds in searches.items():
+        inside = [sentences / one["search"] for one in rounds if one["search"]]
+        values[name] = {
+            "search": statistics.median(inside) if inside else None,
+            "whole": statistics.median(sentences / one["whole"] for one in rounds),
+            "rounds": [sentences / (one["search"] or one["whole"]) for one in rounds],
+            "agreement": next((one["agreement"] for one in rounds if one["agreement"] is not None), None),
+        }
+    return values
+
+
+def decode_table(found: dict[str, Any]) -> str:
+    rows = []
+    for title, one in found["decoders"].items():
+        same = one["greedy"]["agreement"]
+        if same is not None and same < 0.9:  # other answers have other lengths: their pace says nothing
+            title = f"{title} (**not comparable: its answers differ**)"
+        cells = [number(one[name][kind]) for name in SEARCHES for kind in ("search", "whole")]
+        rows.append([title, *cells, "–" if same is None else f"{same:.1%}"])
+    rows += [[title, reason, "–", "–", "–", "–"] for title, reason in found["missing"].items()]
+    header = ["decoder"]
+    for name in SEARCHES:
+        header += [f"{name}: sentences/s of the search", f"{name}: of the whole process"]
+    header.append("greedy answers equal to seqloom's")
+    return (
+        f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer), "
+        "medians over the rounds. CTranslate2 gets and gives symbols, with one worker of one thread a core and batches "
+        "of 64; Hugging Face and fairseq run the same weights, converted, on symbols; seqloom reads and writes text."
+    )
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", type=Path, help="run of a Transformer")
+    parser.add_argument("--rnn", type=Path, help="run of a recurrent model")
+    parser.add_argument("--peers", default="ctranslate2", help="of ctranslate2, hf, fairseq; separated by commas")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=5000)
+    parser.add_argument("--quick", action="store_true", help="one round of 200 sentences: checks the bench")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/results.md")
+    options = parser.parse_args(given)
+    options.peers = [name for name in options.peers.split(",") if name]
+    unknown = [name for name in options.peers if name not in ("ctranslate2", "hf", "fairseq")]
+    if unknown:
+        parser.error(f"--peers takes ctranslate2, hf, fairseq; got {', '.join(unknown)}")
+    if options.model is None and options.rnn is None:
+        parser.error("give --model RUN, --rnn RUN or both")
+    if options.quick:
+        options.rounds, options.sentences = 1, 200
+    return options
+
+
+def main(given: Sequence[str] | None = None) -> dict[str, Any]:
+    options = arguments(given)
+    with tempfile.TemporaryDirectory(prefix="seqloom-bench-") as temporary, user_errors():
+        found = measure(options, Path(temporary))
+    body = decode_table(found)
+    print(body)
+    if options.write:
+        write_section("bench.decode", section("Decoding pace", describe_machine(), body))
+    result = {"bench": "decode", "machine": describe_machine(), **found}
+    print(json.dumps(result))
+    return result
+
+
+if __name__ == "__main__":
+    main()

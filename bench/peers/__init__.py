@@ -1,0 +1,67 @@
+"""Who is measured beside seqloom: what to install for each, version by version, and how it is told apart in a table.
+
+Each peer is a module here that trains the same model on the same batches with the peer's own model classes and its own
+loss: `python -m bench.peers.NAME JOB.json`, run by the Python of the peer's own environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`steps` are pip's arguments, one installation after the other; None runs in seqloom's own environment."""
+
+    title: str
+    module: str
+    steps: tuple[tuple[str, ...], ...] | None = None
+    models: tuple[str, ...] = ("transformer", "rnn")
+    options: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+
+
+PEERS: dict[str, Peer] = {
+    "plain": Peer("seqloom, plain twins", "bench.peers.seqloom", options=(("plain", "true"),)),
+    "torch": Peer(
+        "plain torch loop",
+        "bench.peers.torch",
+        note="nn.Transformer, or an LSTMCell stepped in Python; F.cross_entropy",
+    ),
+    "torch-lstm": Peer(
+        "plain torch loop, nn.LSTM",
+        "bench.peers.torch",
+        models=("rnn",),
+        options=(("decoder", "whole"),),
+        note="the decoder is one nn.LSTM over the whole target, with attention after it",
+    ),
+    "hf": Peer(
+        "Hugging Face transformers 5.22.2",
+        "bench.peers.hf",
+        steps=(("transformers==5.22.2",),),
+        models=("transformer",),
+        note="M2M100 of the same sizes, its trainer's label smoother",
+    ),
+    "eole": Peer(
+        "eole 0.6.4",
+        "bench.peers.eole",
+        steps=(("eole==0.6.4",),),
+        note="its own model builder and loss",
+    ),
+    "fairseq": Peer(
+        "fairseq 0.12.2",
+        "bench.peers.fairseq",
+        steps=(
+            ("pip==24.0",),  # a later one refuses what omegaconf 2.0 says about itself
+            ("cython", "cffi", "bitarray", "regex", "sacrebleu==2.6.0", "tqdm", "pyyaml", "setuptools<81"),
+            (
+                "--no-deps",
+                "fairseq==0.12.2",
+                "hydra-core==1.0.7",
+                "omegaconf==2.0.6",
+                "antlr4-python3-runtime==4.8",
+            ),
+        ),
+        note="its own models and label-smoothed criterion; its LSTM decoder always feeds the attended vector back",
+    ),
+}

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from bench.decode import arguments, decode_table, summary
+from bench.growth import crossing, growth_table, measure
+from bench.peers.converted import positions, read_tensors
+from bench.peers.generation import limit
+from safetensors.torch import save_file
+
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.nn.positions import sinusoids
+
+
+def test_peers_have_our_length_limit() -> None:
+    settings = DecodingSettings()
+    assert [limit(size) for size in (1, 20, 63, 64, 500)] == [settings.limit(size) for size in (1, 20, 63, 64, 500)]
+
+
+def test_converted_positions_start_after_padding() -> None:
+    table = positions(torch.empty(12, 8))
+    assert torch.equal(table[1:], sinusoids(11, 8))
+    assert not table[0].any()
+
+
+def test_weights_are_read_without_the_package(tmp_path: Path) -> None:
+    weights = {"a": torch.randn(3, 5), "b.bias": torch.randn(7)}
+    save_file(weights, tmp_path / "model.safetensors", metadata={"made": "here"})
+    found = read_tensors(tmp_path / "model.safetensors")
+    assert found.keys() == weights.keys()
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
+
+
+def test_sentences_a_second_are_medians() -> None:
+    rounds = [{"whole": 10.0, "search": s, "agreement": a} for s, a in ((4.0, None), (2.0, 0.9), (5.0, None))]
+    command = [{"whole": 20.0, "search": None, "agreement": None}]
+    found = summary({"greedy": rounds, "beam 5": command}, sentences=100)
+    assert (found["greedy"]["search"], found["greedy"]["whole"], found["greedy"]["agreement"]) == (25.0, 10.0, 0.9)
+    assert (found["beam 5"]["search"], found["beam 5"]["whole"]) == (None, 5.0)
+    table = decode_table({"sentences": 100, "decoders": {"one": found}, "missing": {"two": "not installed: why"}})
+    assert "| one | 25 | 10 | – | 5 | 90.0% |" in table
+    assert "| two | not installed: why |" in table
+
+
+def test_a_model_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        arguments([])
+    assert "--model RUN" in capsys.readouterr().err
+
+
+def test_crossing_lies_where_the_curves_meet() -> None:
+    lengths = (16, 32, 64, 128)
+    assert crossing({n: n * n for n in lengths}, {n: 45.254834 * n for n in lengths}) == pytest.approx(45.25, abs=0.01)
+    assert crossing(dict.fromkeys(lengths, 1.0), dict.fromkeys(lengths, 2.0)) is None
+    assert crossing(dict.fromkeys(lengths, 2.0), dict.fromkeys(lengths, 1.0)) == 16
+
+
+def test_growth_is_measured_for_both_layers() -> None:
+    found = measure((8,), (4, 8), tokens=16, rounds=1)
+    assert all(found["seconds"][kind][8][n] > 0 for kind in ("self-attention", "LSTM") for n in (4, 8))
+    assert "self-attention, d = 8" in growth_table(found)
