@@ -70,14 +70,14 @@ def choose(
     try:
         if aligns:
             raise UserError("alignments are shown by torch only")
-        model = _on_ctranslate2(folder, texts, decoding or {}, write=len(texts) >= MANY, same_draws=True)
+        model = _on_ctranslate2(folder, texts, decoding or {}, write=len(texts) >= MANY, same=True)
         return Chosen(model, f"answering on CTranslate2 ({model.engine.folder}); --engine torch does without")
     except SeqloomError as reason:  # whatever stands in the way, torch can do it, or says better what is wrong
         return Chosen(load(folder), f"answering on torch: {reason}")
 
 
 def _on_ctranslate2(
-    folder: Path, texts: Sequence[str], decoding: Mapping[str, Any], *, write: bool, same_draws: bool = False
+    folder: Path, texts: Sequence[str], decoding: Mapping[str, Any], *, write: bool, same: bool = False
 ) -> ExportedTranslator:
     """A model folder on CTranslate2, from an export of these very weights; an error says why that cannot be."""
     from seqloom.files import read_json
@@ -99,8 +99,9 @@ def _on_ctranslate2(
     own = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
     settings = own.overridden(decoding)
     check_decoding(settings, None)
-    if same_draws and settings.method == "sample":
-        raise UserError("samples are drawn by torch, so that a seed gives the same ones everywhere")
+    if same and (settings.method == "sample" or settings.n_best > 1):  # other draws; the last of many may differ
+        name, value = ("method", "sample") if settings.method == "sample" else ("n_best", settings.n_best)
+        raise UserError(f"decoding.{name}: {value} gives other answers on CTranslate2")
     made_from = fingerprint(folder)
     place = export_beside(folder)
     if not _is_made_from(place, made_from):

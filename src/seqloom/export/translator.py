@@ -92,7 +92,7 @@ class ExportedTranslator:
             text=self.shown(text, found),
             score=found.score,
             log_probability=found.log_probability,
-            tokens=self.target.labels(found.tokens),
+            labels=lambda: self.target.labels(found.tokens),
             finished=found.finished,
             chances=lambda: scoring.chances[number],
         )
