@@ -15,13 +15,15 @@ import seqloom
 from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, write_atomically
-from seqloom.nn.plain import use_plain_paths
+from seqloom.follower import follow_run
+from seqloom.gathering import gathered, launched, prepared
 from seqloom.predictor import FORMAT, Predictor
 from seqloom.recipe import Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
 from seqloom.training.loop import Progressed, fit
-from seqloom.training.progress import say
+from seqloom.training.memory import peak_memory
+from seqloom.training.progress import duration, say
 
 
 def train(
@@ -41,13 +43,15 @@ def train(
         resume: go on from the last checkpoint of the run.
         restart: throw away what the run folder holds and begin again.
     """
-    run = run_folder(recipe, run)
+    run, outside = run_folder(recipe, run), launched()
+    if outside is not None and outside.rank:
+        outside.wait()  # for the leader to have written what all start from
+        follow_run(run, lambda: outside)
+        return Predictor.load(run)
     recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
     if resume and (run / "model" / "config.json").is_file():
         return Predictor.load(run)  # it was finished already
-    task_kind, work_kind = TASKS[recipe.task]
-    if recipe.training.threads is not None:
-        torch.set_num_threads(recipe.training.threads)
+    task_kind = TASKS[recipe.task][0]
 
     # prepare
     say(f"preparing {describe(recipe.data.train)}")
@@ -57,7 +61,7 @@ def train(
         task = task_kind.learn(recipe.data.train, recipe.text)
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
-    work = work_kind(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
+    work, model = prepared(recipe, task)
     data = work.summary()
     write_atomically(run / "data.json", json.dumps(data, indent=2))
     left_out = f" ({data['left_out']:,} left out: empty or too long)" if data["left_out"] else ""
@@ -66,17 +70,24 @@ def train(
         f"vocabulary {data['source_symbols']:,} and {data['target_symbols']:,}"
     )
 
-    # build
-    torch.manual_seed(recipe.seed)
-    model = task.build(recipe.model)
-    use_plain_paths(model, recipe.training.plain)
-
     # fit
-    done = fit(model, work, recipe.training, run, resume=resume)
+    if outside is not None:
+        outside.wait()
+    with outside or gathered(recipe, model, work, run) as team:
+        done = fit(model, work, recipe.training, run, resume=resume, team=team, seed=recipe.seed)
 
     # save
     save_model(run / "model", recipe, task, model, done)
+    if outside is not None:
+        outside.wait()  # for nobody to look for the model too soon
+    say(f"trained in {duration(done.seconds)}{_memory(done)}")
     return Predictor.load(run)
+
+
+def _memory(done: Progressed) -> str:
+    peak = peak_memory()
+    each = f" in each of {done.processes} processes" if done.processes > 1 else ""
+    return f", {peak / 2**30:.2f} GB of memory at the most{each}" if peak else ""
 
 
 def run_folder(recipe: Any, run: str | Path | None) -> Path:

@@ -13,6 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqloom.kernels.compiling import can_compile
+from seqloom.kernels.powers import powers
+
 ROWS_AT_A_TIME = 256
 
 
@@ -30,6 +33,18 @@ def plain_cross_entropy(
     logits = F.linear(features, weight, bias)
     loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     return SymbolLoss(loss, F.cross_entropy(logits.detach(), targets, reduction="sum"))
+
+
+def powers_in_place(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(logits - largest) where the logits were, the largest of each row (rows, 1), the sum of each row (rows, 1)."""
+    one_thread = logits.device.type == "cpu" and torch.get_num_threads() == 1
+    if one_thread and logits.dtype == torch.float32 and can_compile():
+        largest, sums = logits.new_empty(2, logits.shape[0], 1)
+        powers(logits.numpy(), largest[:, 0].numpy(), sums[:, 0].numpy())
+        return logits, largest, sums
+    largest = logits.amax(-1, keepdim=True)
+    raised = logits.sub_(largest).exp_()
+    return raised, largest, raised.sum(-1, keepdim=True)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -50,18 +65,16 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             chunk, gold = features[rows], targets[rows, None]
             logits = F.linear(chunk, weight, bias)  # (rows, symbols)
             gold_logits = logits.gather(1, gold)
-            largest = logits.amax(-1, keepdim=True)
-            powers = logits.sub_(largest).exp_()
-            sums = powers.sum(-1, keepdim=True)
+            raised, largest, sums = powers_in_place(logits)
             log_sum = largest + sums.log()  # (rows, 1)
             nll += (log_sum - gold_logits).sum()
             log_sums += log_sum.sum()
-            if grad_features is not None and grad_weight is not None:  # the softmax is powers / sums
-                torch.mm(powers, weight, out=grad_features[rows])
+            if grad_features is not None and grad_weight is not None:  # the softmax is raised / sums
+                torch.mm(raised, weight, out=grad_features[rows])
                 grad_features[rows] /= sums
-                grad_weight.addmm_(powers.T, chunk / sums)
+                grad_weight.addmm_(raised.T, chunk / sums)
                 if grad_bias is not None:
-                    grad_bias.addmv_(powers.T, sums.reciprocal()[:, 0])
+                    grad_bias.addmv_(raised.T, sums.reciprocal()[:, 0])
         # Smoothing adds one term for all rows, gold symbols one entry a row: neither needs a pass over the logits.
         uniform, summed = smoothing / num_symbols, features.sum(0)
         loss = nll

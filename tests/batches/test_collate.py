@@ -61,3 +61,18 @@ def test_ids_from_disk_are_as_good_as_lists() -> None:
         arrays = [np.array(row, dtype) for row in lists]
         assert torch.equal(collate_sources(arrays).source, collate_sources(lists).source)
         assert torch.equal(collate_pairs(arrays, arrays).target_out, collate_pairs(lists, lists).target_out)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(*[st.lists(st.integers(4, 99), min_size=1, max_size=9)] * 2), max_size=7), st.integers(1, 4))
+def test_parts_are_the_batch_dealt_out(pairs: list[tuple[list[int], list[int]]], of: int) -> None:
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    whole = collate_pairs(sources, targets)
+    parts = [whole.part(number, of) for number in range(of)]
+    assert sum(part.num_tokens for part in parts) == whole.num_tokens
+    for number, part in enumerate(parts):
+        expected = collate_pairs(sources[number::of], targets[number::of])
+        if len(expected):
+            for name in ("source", "source_lengths", "target_in", "target_out", "target_lengths"):
+                assert torch.equal(getattr(part, name), getattr(expected, name))
+        assert len(part) == len(expected)

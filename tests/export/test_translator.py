@@ -21,7 +21,8 @@ from seqloom.decoding.sampling import keep_likely
 from seqloom.errors import UserError
 from seqloom.export.ctranslate2 import export
 from seqloom.export.search import MISSING
-from seqloom.export.translator import ExportedTranslator, num_cores
+from seqloom.export.translator import ExportedTranslator
+from seqloom.machine import num_cores
 from seqloom.predictor import Predictor
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.nn.dropout import LEVELS, Dropout, dropout_mask, dropped_levels
+from seqloom.kernels.dropping import kept_units
+from seqloom.nn.dropout import LEVELS, Dropout, dropout_mask, dropped_levels, masked
 from seqloom.nn.plain import use_plain_paths
 
 RATES = [0.01, 0.3, 0.5, 0.9]
@@ -38,7 +40,8 @@ def from_seed(act: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
 
 
 def mask_from_seed(values: Tensor, rate: float) -> Tensor:
-    return from_seed(lambda v: dropout_mask(v.shape, rate), values)
+    """The mask that a module draws right after seeding."""
+    return from_seed(lambda v: dropout_mask(v.shape, rate, int(torch.randint(2**62, ()))), values)
 
 
 def near(found: Tensor, expected: float, count: int) -> bool:
@@ -58,38 +61,55 @@ def test_rates_are_rounded_but_never_to_nothing_or_everything() -> None:
 
 @every_rate
 def test_units_are_kept_at_the_rate(rate: float) -> None:
-    mask = dropout_mask(torch.Size([101, 1009]), rate)
+    mask = dropout_mask(torch.Size([101, 1009]), rate, SEED)
     assert near((mask > 0).double().mean(), 1 - dropped_levels(rate) / LEVELS, mask.numel())
 
 
 @pytest.mark.parametrize("rate", RATES + EXTREMES)
-def test_over_all_bytes_the_mean_is_exactly_one(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each value of a byte comes once: so many levels drop, and what is left is scaled up by their exact share."""
-    every_byte = torch.arange(LEVELS, dtype=torch.uint8)
-    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_: self.copy_(every_byte.view(torch.int64)))
-    mask, levels = dropout_mask(torch.Size([LEVELS]), rate), dropped_levels(rate)
-    scale = torch.tensor(256 / (256 - levels))
-    assert torch.equal(mask, torch.where(every_byte.int() < levels, 0.0, scale))
-    assert mask.double().mean().item() == pytest.approx(1.0, abs=1e-7)
+def test_over_all_bytes_the_mean_is_exactly_one(rate: float) -> None:
+    """Were each value of a byte to come once: so many levels drop, what is left is scaled up by their exact share."""
+    levels, scale = dropped_levels(rate), dropout_mask(torch.Size([100_003]), rate, SEED).max()
+    assert float(scale) == pytest.approx(256 / (256 - levels), rel=1e-7)
+    assert (LEVELS - levels) * float(scale) / LEVELS == pytest.approx(1.0, abs=1e-7)
+
+
+def test_the_bits_are_split_mix_64s() -> None:
+    """The first outputs of the published generator for the seed 1234567."""
+    published = np.array([6457827717110365317, 3203168211198807973, 9817491932198370423], "<u8").view(np.uint8)
+    for levels in range(1, LEVELS):
+        assert np.array_equal(kept_units(24, 1234567, levels), published >= levels)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 70), st.integers(0, 2**62 - 1), st.sampled_from(RATES))
+def test_the_kernel_is_the_product_with_the_mask(count: int, seed: int, rate: float) -> None:
+    values = torch.randn(count)
+    assert torch.equal(masked(values, rate, seed), values * dropout_mask(values.shape, rate, seed))
+
+
+def test_without_numba_the_same_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.randn(31, 7)
+    compiled = from_seed(training(0.3), values)
+    monkeypatch.setattr("seqloom.nn.dropout.can_compile", lambda: False)
+    assert torch.equal(from_seed(training(0.3), values), compiled)
 
 
 @every_rate
 def test_a_mask_has_two_values(rate: float) -> None:
-    found = dropout_mask(torch.Size([10_007]), rate).unique()
+    found = dropout_mask(torch.Size([10_007]), rate, SEED).unique()
     assert torch.equal(found, torch.tensor([0.0, 256 / (256 - dropped_levels(rate))]))
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.25, 0.5, 0.75, 0.9])
 def test_every_byte_of_a_draw_is_unbiased(rate: float) -> None:
-    """A draw of 63 bits, such as int64's `random_()` without bounds, would show in the highest byte."""
     draws = 20_011
-    lanes = (dropout_mask(torch.Size([draws, BYTES_A_DRAW]), rate) > 0).double()
+    lanes = (dropout_mask(torch.Size([draws, BYTES_A_DRAW]), rate, SEED) > 0).double()
     assert near(lanes.mean(0), 1 - dropped_levels(rate) / LEVELS, draws)
 
 
 def test_bytes_of_a_draw_and_neighbouring_draws_know_nothing_of_each_other() -> None:
     draws = 20_011
-    lanes = (dropout_mask(torch.Size([draws, BYTES_A_DRAW]), 0.5) > 0).double()
+    lanes = (dropout_mask(torch.Size([draws, BYTES_A_DRAW]), 0.5, SEED) > 0).double()
     seen = torch.cat([lanes[1:], lanes[:-1]], 1)
     correlations = torch.corrcoef(seen.T) - torch.eye(2 * BYTES_A_DRAW, dtype=torch.float64)
     assert correlations.abs().max() < 6 / math.sqrt(draws)

@@ -14,12 +14,27 @@ from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 Ids = Sequence[int] | np.ndarray
 
 
-def padded(rows: Sequence[Ids]) -> Tensor:
-    """Rows of ids of any length -> one (rows, longest) tensor, filled up with PAD on the right."""
-    matrix = np.full((len(rows), max(map(len, rows), default=0)), PAD_ID, dtype=np.int64)
-    for index, row in enumerate(rows):
-        matrix[index, : len(row)] = row
+def padded(rows: Sequence[Ids], *, before: int | None = None, after: int | None = None) -> Tensor:
+    """Rows of ids of any length -> one (rows, longest) tensor, filled up with PAD on the right.
+
+    Each row may be given a symbol `before` it and one `after` it.
+    """
+    lengths = _lengths(rows)
+    start = 0 if before is None else 1
+    width = int(lengths.max(initial=0)) + start + (0 if after is None else 1)
+    matrix = np.full((len(rows), width), PAD_ID, dtype=np.int64)
+    if before is not None:
+        matrix[:, 0] = before
+    columns = np.arange(width) - start
+    flat = np.concatenate([np.asarray(row, np.int64) for row in rows]) if len(rows) else np.empty(0, np.int64)
+    matrix[(columns >= 0) & (columns < lengths[:, None])] = flat
+    if after is not None:
+        matrix[np.arange(len(rows)), lengths + start] = after
     return torch.from_numpy(matrix)
+
+
+def _lengths(rows: Sequence[Ids]) -> np.ndarray:
+    return np.fromiter(map(len, rows), np.int64, len(rows))
 
 
 @dataclass(frozen=True)
@@ -46,11 +61,24 @@ class PairBatch(SourceBatch):
         """Real target symbols, EOS included: what the loss is averaged over."""
         return int(self.target_lengths.sum())
 
+    def part(self, number: int, of: int) -> PairBatch:
+        """Every `of`-th row from `number` on, without the padding that only the others needed; may have no row."""
+        rows = slice(number, None, of)
+        source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
+        source = int(source_lengths.max()) if len(source_lengths) else 0
+        target = int(target_lengths.max()) if len(target_lengths) else 0
+        return PairBatch(
+            source=self.source[rows, :source],
+            source_lengths=source_lengths,
+            target_in=self.target_in[rows, :target],
+            target_out=self.target_out[rows, :target],
+            target_lengths=target_lengths,
+        )
+
 
 def collate_sources(sources: Sequence[Ids]) -> SourceBatch:
     """Encoded sentences -> what an encoder reads: EOS appended, padded, lengths kept."""
-    with_end = [[*row, EOS_ID] for row in sources]
-    return SourceBatch(padded(with_end), torch.tensor([len(row) for row in with_end], dtype=torch.long))
+    return SourceBatch(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1))
 
 
 def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> PairBatch:
@@ -63,7 +91,7 @@ def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> PairBatch:
     return PairBatch(
         source=source.source,
         source_lengths=source.source_lengths,
-        target_in=padded([[BOS_ID, *row] for row in targets]),
-        target_out=padded([[*row, EOS_ID] for row in targets]),
-        target_lengths=torch.tensor([len(row) + 1 for row in targets], dtype=torch.long),
+        target_in=padded(targets, before=BOS_ID),
+        target_out=padded(targets, after=EOS_ID),
+        target_lengths=torch.from_numpy(_lengths(targets) + 1),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from seqloom.errors import UserError
 from seqloom.export.search import Engine, Found, check_decoding, search
 from seqloom.files import read_json
 from seqloom.folders import EXPORTED
+from seqloom.machine import num_cores
 from seqloom.settings import validated
 from seqloom.text.sides import load_sides, natural_text
 from seqloom.text.tokenizers import Tokenizer
@@ -24,13 +24,6 @@ if TYPE_CHECKING:  # one sentence must be answered soon: what only `evaluate` ne
     from seqloom.evaluation.report import Evaluation
 
 FORMAT = 1
-
-
-def num_cores() -> int:
-    """Cores this process may use; OMP_NUM_THREADS lowers it, as it does elsewhere."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(told)) if told.isdigit() and int(told) else cores
 
 
 class ExportedTranslator:

@@ -1,20 +1,22 @@
-"""Dropout from cheap bits: one 64-bit draw decides eight units.
+"""Dropout from cheap bits: one 64-bit number decides eight units.
 
 torch's own dropout draws a float a unit, which on a CPU costs as much as a matrix product of a small model. Eight bits
 a unit are enough: the rate is rounded to a multiple of 1/256 and the kept units are scaled by exactly what that rate
-asks for, so the mean stays exact. The bits come from torch's generator, whose state every checkpoint holds.
+asks for, so the mean stays exact. torch's generator, whose state every checkpoint holds, gives one seed a call; the
+bits follow from it (`kernels/dropping.py`), on the way back once more, so that no mask is kept.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LEVELS = 256
-LOWEST = -(2**63)
+from seqloom.kernels.compiling import can_compile
+from seqloom.kernels.dropping import LEVELS, drop, kept_units
 
 
 def dropped_levels(rate: float) -> int:
@@ -22,26 +24,35 @@ def dropped_levels(rate: float) -> int:
     return min(LEVELS - 1, max(1, round(rate * LEVELS))) if rate else 0
 
 
-def dropout_mask(shape: torch.Size, rate: float) -> Tensor:
+def dropout_mask(shape: torch.Size, rate: float, seed: int) -> Tensor:
     """0 where a unit is dropped, 1 / (keep rate) where it is kept."""
-    levels, count = dropped_levels(rate), shape.numel()
-    bits = torch.empty((count + 7) // 8, dtype=torch.int64).random_(LOWEST, None)
-    kept = bits.view(torch.uint8)[:count].view(shape) >= levels
+    levels = dropped_levels(rate)
+    kept = torch.from_numpy(kept_units(shape.numel(), seed, levels)).view(shape)
     return kept.float().mul_(LEVELS / (LEVELS - levels))
 
 
+def masked(values: Tensor, rate: float, seed: int) -> Tensor:
+    """values * dropout_mask(values.shape, rate, seed), in one pass where it can be compiled."""
+    if not can_compile():
+        return values * dropout_mask(values.shape, rate, seed)
+    levels, values = dropped_levels(rate), values.contiguous()
+    out = torch.empty_like(values)
+    scale = LEVELS / (LEVELS - levels)
+    drop(values.view(-1).numpy(), np.uint64(seed), levels, scale, out.view(-1).numpy())
+    return out
+
+
 class _Masked(torch.autograd.Function):
-    """The product with a mask that needs no gradient."""
+    """The product with a mask that a seed stands for."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
-        mask = dropout_mask(values.shape, rate)
-        ctx.save_for_backward(mask)
-        return values * mask
+    def forward(ctx: Any, values: Tensor, rate: float, seed: int) -> Tensor:
+        ctx.rate, ctx.seed = rate, seed
+        return masked(values.detach(), rate, seed)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.saved_tensors[0], None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return masked(gradient, ctx.rate, ctx.seed), None, None
 
 
 class Dropout(nn.Module):
@@ -56,7 +67,7 @@ class Dropout(nn.Module):
             return values
         if self.plain or values.device.type != "cpu" or values.dtype != torch.float32:
             return F.dropout(values, self.rate)
-        return _Masked.apply(values, self.rate)
+        return _Masked.apply(values, self.rate, int(torch.randint(2**62, ())))
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"

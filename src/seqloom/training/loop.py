@@ -1,29 +1,34 @@
 """The training loop. It knows nothing about translation or any other task: `Work` brings batches, loss and validation.
 
 Exact resumption rests on three things: the batches are a function of (seed, epoch, position), every random draw comes
-from torch's generator, whose state is in the checkpoint, and nothing else influences the weights.
+from torch's generator, whose state is in the checkpoint (or, where several processes train together, is set at every
+step), and nothing else influences the weights.
 """
 
 from __future__ import annotations
 
 import math
 import signal
+import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from seqloom.batches.prefetch import Prefetch
 from seqloom.batches.samplers import Position
 from seqloom.errors import RunError
 from seqloom.evaluation.metrics import METRICS
 from seqloom.losses import SymbolLoss
+from seqloom.machine import num_cores
 from seqloom.training.checkpoints import (
     average_weights,
     checkpoints_in,
@@ -36,18 +41,26 @@ from seqloom.training.checkpoints import (
     scheduled,
 )
 from seqloom.training.journal import Journal
+from seqloom.training.moving_average import PREFIX as MOVING
 from seqloom.training.moving_average import MovingAverage
 from seqloom.training.optimizers import build_optimizer, gradient_norm, optimizer_tensors, restore_optimizer
 from seqloom.training.progress import Progress
 from seqloom.training.schedules import Plateau
 from seqloom.training.settings import TrainingSettings
+from seqloom.training.team import JoinedTeam, Team
 
 BEST = Path("checkpoints", "best.safetensors")
+REHEARSAL = -1.0  # in place of a learning rate: compute, but learn nothing
+REHEARSED = 10
 
 
 class Batch(Protocol):
     @property
     def num_tokens(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def part(self, number: int, of: int) -> Batch: ...
 
 
 class Validation(NamedTuple):
@@ -60,7 +73,7 @@ class Validation(NamedTuple):
 class Work(Protocol):
     """What a task brings to the loop."""
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]: ...
+    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]: ...
 
     def batches_per_epoch(self, epoch: int) -> int: ...
 
@@ -92,6 +105,7 @@ class Progressed:
     tokens: int = 0
     finished: bool = False
     threads: int = 0
+    processes: int = 1
     journal_bytes: int = 0
     window_loss: float = 0.0  # sums since the last line of the journal
     window_tokens: int = 0
@@ -130,44 +144,147 @@ class Interrupts:
             signal.signal(number, handler)
 
 
-def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume: bool = False) -> Progressed:
-    """Train until a limit, early stopping or an interrupt; leaves the best weights in the model."""
-    optimizer = build_optimizer(model, s)
+class Updated(NamedTuple):
+    """What an update found: the summed loss without smoothing, and the norm of the gradient before clipping."""
+
+    nll: float
+    norm: float
+
+
+class Learner:
+    """One process's part in every update: gradients of its share, added up over the team, clipped, applied."""
+
+    def __init__(self, model: nn.Module, work: Work, s: TrainingSettings, team: Team, seed: int) -> None:
+        self.model, self.work, self.settings, self.team, self.seed = model, work, s, team, seed
+        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self.optimizer = build_optimizer(model, s)
+
+    def gradients(self, batches: Sequence[Batch], step: int) -> float:
+        """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss."""
+        if self.team.size > 1:  # one process goes on with its generator; of several, each has its own at every step
+            torch.manual_seed(_seed_of(self.seed, step, self.team.rank))
+        self.optimizer.zero_grad(set_to_none=True)
+        num_tokens = sum(batch.num_tokens for batch in batches)
+        total = 0.0
+        for batch in batches:
+            own = batch.part(self.team.rank, self.team.size) if self.team.size > 1 else batch
+            if len(own):
+                loss = self.work.loss(self.model, own)
+                (loss.loss / num_tokens).backward()
+                total += float(loss.nll)
+        return self.team.add_up(self.weights, total)
+
+    def update(self, batches: Sequence[Batch], step: int, rate: float) -> Updated:
+        """The weights after this update; left alone where the numbers are not finite."""
+        total = self.gradients(batches, step)
+        norm = gradient_norm(self.weights)
+        found = Updated(total, float(norm))
+        if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
+            return found
+        if self.settings.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip_norm, norm, foreach=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return found
+
+
+def _seed_of(seed: int, step: int, rank: int) -> int:
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
+
+
+def follow(model: nn.Module, work: Work, s: TrainingSettings, run: Path, team: JoinedTeam, seed: int) -> None:
+    """Take every step the leader takes, from the same state, with another share of each batch."""
+    learner = Learner(model, work, s, team, seed)
+    at = _restore(run, model, learner.optimizer, None)
+    rehearsal = work.batches(at.position)
+    batches, step = Prefetch(work.batches(at.position)), at.step
+    model.train()
+    while (rate := team.told()) is not None:
+        if rate == REHEARSAL:
+            learner.gradients([batch for _, batch in islice(rehearsal, s.accumulate)], step)
+            continue
+        step += 1
+        learner.update([batch for _, batch in islice(batches, s.accumulate)], step, rate)
+
+
+def seconds_a_step(model: nn.Module, work: Work, s: TrainingSettings, team: Team, rehearsed: int = REHEARSED) -> float:
+    """How long the gradients of an update take this team: the median of a few. Weights and generator stay as they are.
+
+    The last half of those rehearsed counts: what is used for the first time is slow.
+    """
+    learner, random = Learner(model, work, s, team, 0), torch.get_rng_state()
+    batches, times = work.batches(Position()), []
+    model.train()
+    for _ in range(rehearsed):
+        group = [batch for _, batch in islice(batches, s.accumulate)]
+        team.go(REHEARSAL)
+        began = time.monotonic()
+        learner.gradients(group, 0)
+        times.append(time.monotonic() - began)
+    learner.optimizer.zero_grad(set_to_none=True)
+    torch.set_rng_state(random)
+    return statistics.median(times[rehearsed // 2 :])
+
+
+def fit(
+    model: nn.Module,
+    work: Work,
+    s: TrainingSettings,
+    run: Path,
+    *,
+    resume: bool = False,
+    team: Team | None = None,
+    seed: int = 0,
+) -> Progressed:
+    """Train until a limit, early stopping or an interrupt; leaves the best weights in the model.
+
+    With a team, its followers must be in `follow` with the same model, work and settings.
+    """
+    team = Team() if team is None else team
+    learner = Learner(model, work, s, team, seed)
     moving = None if s.moving_average is None else MovingAverage(model, s.moving_average)
-    at = _restore(run, model, optimizer, moving) if resume else Progressed()
+    at = _restore(run, model, learner.optimizer, moving) if resume else Progressed()
     if at.threads:
         torch.set_num_threads(at.threads)  # sums are split by thread: another number would round differently
-    at.threads = torch.get_num_threads()
+    at.threads, at.processes = torch.get_num_threads(), team.size
     journal = Journal(run / "journal.jsonl", at.journal_bytes)
     checkpoint_every = s.checkpoint_every or s.validate_every
     began = time.monotonic() - at.seconds
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    batches = work.batches(at.position)
+    batches = Prefetch(work.batches(at.position))
     last_log, last_log_step = time.monotonic(), at.step
     if not at.step:
-        journal.write("start", parameters=sum(w.numel() for w in weights), threads=torch.get_num_threads())
+        parameters = sum(weight.numel() for weight in learner.weights)
+        journal.write("start", parameters=parameters, threads=at.threads, processes=at.processes)
 
     def checkpoint() -> None:
         at.seconds = time.monotonic() - began
         at.journal_bytes = journal.size()
         kept = {} if moving is None else moving.tensors()
-        save_checkpoint(run, at.step, model, {**optimizer_tensors(model, optimizer), **kept}, at.to_dict())
+        save_checkpoint(run, at.step, model, {**optimizer_tensors(model, learner.optimizer), **kept}, at.to_dict())
         prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
 
-    with Progress("training", start=_share(at, s, work)) as progress, Interrupts() as interrupts:
+    with (
+        closing(batches),
+        Progress("training", start=_share(at, s, work)) as progress,
+        Interrupts() as interrupts,
+    ):
         while not at.finished:
             model.train()
             group = list(islice(batches, s.accumulate))
             num_tokens = sum(batch.num_tokens for _, batch in group)
             rate = at.plateau.rate(at.step + 1, s)
-            nll = _update(model, work, [batch for _, batch in group], num_tokens, weights, optimizer, rate, s, at, run)
+            team.go(rate)
+            found = learner.update([batch for _, batch in group], at.step + 1, rate)
+            if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
+                raise RunError(_explosion(at.step + 1, found.nll, found.norm, rate, run))
             at.step, at.position = at.step + 1, group[-1][0]
             if moving is not None:
                 moving.update(at.step)
             at.tokens += num_tokens
-            at.window_loss, at.window_tokens = at.window_loss + nll.loss, at.window_tokens + num_tokens
+            at.window_loss, at.window_tokens = at.window_loss + found.nll, at.window_tokens + num_tokens
             at.seconds = time.monotonic() - began
-            progress.update(_share(at, s, work), f"step {at.step:,}  loss {nll.loss / num_tokens:.3f}")
+            progress.update(_share(at, s, work), f"step {at.step:,}  loss {found.nll / num_tokens:.3f}")
 
             if at.step % s.log_every == 0:
                 now = time.monotonic()
@@ -176,7 +293,7 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
                     step=at.step,
                     epoch=at.position.epoch,
                     loss=round(at.window_loss / at.window_tokens, 5),
-                    gradient_norm=round(nll.norm, 5),
+                    gradient_norm=round(found.norm, 5),
                     learning_rate=rate,
                     tokens_per_second=round(
                         at.window_tokens / (now - last_log) if at.step - last_log_step >= s.log_every else 0.0, 1
@@ -187,7 +304,7 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
             over = _over(at, s)
             if at.step % s.validate_every == 0 or over:
                 before = time.monotonic()
-                with nullcontext() if moving is None else moving.in_place():
+                with nullcontext() if moving is None else moving.in_place(), _all_threads(at):
                     _validate(model, work, s, at, run, journal, progress)
                 last_log += time.monotonic() - before  # pace is measured over training steps only
                 over = over or (s.patience is not None and at.waited >= s.patience)
@@ -198,44 +315,20 @@ def fit(model: nn.Module, work: Work, s: TrainingSettings, run: Path, *, resume:
                 journal.write("stop", step=at.step, signal=signal.Signals(interrupts.caught).name)
                 raise Stopped(at.step, interrupts.caught)
 
-    _keep_best(model, work, s, at, run, journal)
+    with _all_threads(at):
+        _keep_best(model, work, s, at, run, journal)
     journal.close()
     return at
 
 
-class _Updated(NamedTuple):
-    loss: float
-    norm: float
-
-
-def _update(
-    model: nn.Module,
-    work: Work,
-    batches: list[Any],
-    num_tokens: int,
-    weights: Sequence[Tensor],
-    optimizer: torch.optim.Optimizer,
-    rate: float,
-    s: TrainingSettings,
-    at: Progressed,
-    run: Path,
-) -> _Updated:
-    """One update: gradients of the mean loss over all batches of the group, clipped, applied."""
-    optimizer.zero_grad(set_to_none=True)
-    total = 0.0
-    for batch in batches:
-        loss = work.loss(model, batch)
-        (loss.loss / num_tokens).backward()
-        total += float(loss.nll)
-    norm = gradient_norm(weights)
-    if not (math.isfinite(total) and math.isfinite(float(norm))):
-        raise RunError(_explosion(at.step + 1, total, float(norm), rate, run))
-    if s.clip_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(weights, s.clip_norm, norm, foreach=True)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.step()
-    return _Updated(total, float(norm))
+@contextmanager
+def _all_threads(at: Progressed) -> Iterator[None]:
+    """While the leader works alone it has the cores of all."""
+    torch.set_num_threads(max(at.threads, min(num_cores(), at.threads * at.processes)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(at.threads)
 
 
 def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> str:
@@ -256,6 +349,7 @@ def _restore(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, movi
     torch.set_rng_state(state_tensors.pop("random"))
     if moving is not None:
         moving.take(state_tensors)
+    state_tensors = {name: tensor for name, tensor in state_tensors.items() if not name.startswith(MOVING)}
     restore_optimizer(model, optimizer, state_tensors)
     return Progressed.from_dict(state)
 

@@ -51,7 +51,10 @@ class TrainingSettings(Settings):
         None, gt=0, lt=1, description="decay of a moving average of the weights, which is validated and kept instead"
     )
 
-    threads: int | None = Field(None, ge=1, description="of this machine (default: all)")
+    threads: int | None = Field(None, ge=1, description="of each process (default: all cores, divided among processes)")
+    processes: int | None = Field(
+        None, ge=1, le=64, description="that train together on this machine (default: the faster of one and one a core)"
+    )
     log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
     plain: bool = Field(False, description="use the readable reference of every fast path")
 

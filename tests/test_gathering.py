@@ -1,0 +1,200 @@
+"""Several processes train one model: as one would, to the same bits after a crash, and nobody is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from conftest import tiny_recipe
+from seqloom import gathering
+from seqloom.errors import RunError
+from seqloom.experiment import train
+from seqloom.gathering import _decided, _planned_seconds
+from seqloom.tasks.translate import TranslationWork
+from seqloom.training.checkpoints import load_tensors
+from seqloom.training.journal import read_journal
+from seqloom.training.settings import TrainingSettings
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return load_tensors(run / "model" / "model.safetensors")
+
+
+def same(run: Path, other: Path) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(weights_of(run).values(), weights_of(other).values(), strict=True))
+
+
+def followers() -> list[int]:
+    """Processes that follow some leader."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"seqloom.follower" in (folder / "cmdline").read_bytes() and "Z" not in (folder / "stat").read_text():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def own_followers(before: list[int]) -> list[int]:
+    return [number for number in followers() if number not in before]
+
+
+def without_chance(**training: Any) -> dict[str, Any]:
+    recipe = tiny_recipe(**training)
+    recipe["model"]["dropout"] = 0.0
+    return recipe
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
+    """Without dropout, only the order of sums differs; batches of one row, too, where one of them has nothing to do."""
+    for name, small in (("many", {}), ("few", {"batch_tokens": 12, "accumulate": 1, "max_length": 12})):
+        one, two = tmp_path / f"{name}-1", tmp_path / f"{name}-2"
+        train(without_chance(processes=1, **small), one)
+        train(without_chance(processes=2, **small), two)
+        for (key, expected), found in zip(weights_of(one).items(), weights_of(two).values(), strict=True):
+            torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-4, msg=key)
+        losses = [[e["loss"] for e in read_journal(run / "journal.jsonl") if "loss" in e] for run in (one, two)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_crashed_team_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, before = tiny_recipe(processes=2, threads=None, moving_average=0.9, average=1), followers()
+    train(recipe, tmp_path / "whole")
+    original, count = TranslationWork.loss, 0
+
+    def loss(self: TranslationWork, *arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 40:
+            raise MemoryError
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TranslationWork, "loss", loss)
+        with pytest.raises(MemoryError):
+            train(recipe, tmp_path / "run")
+    assert not own_followers(before)
+    train(tmp_path / "run", resume=True)
+    assert same(tmp_path / "run", tmp_path / "whole")
+    assert not own_followers(before)
+
+
+def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "seqloom", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition: Any, seconds: float = 90) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("killed", ["leader", "follower"])
+def test_nobody_goes_on_alone(killed: str, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(tiny_recipe(processes=2, steps=100_000, validate_every=50_000)))
+    before = followers()
+    process = start(tmp_path, "train", "r.yaml", "--run", "run")
+    assert wait_for(lambda: any((tmp_path / "run" / "checkpoints").glob("step-*")))
+    (follower,) = own_followers(before)
+    if killed == "leader":
+        process.kill()
+        process.wait()
+        assert wait_for(lambda: not own_followers(before), 20)
+    else:
+        os.kill(follower, signal.SIGKILL)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait() != 0
+        assert "one of the processes that train together has ended" in said
+        assert "Traceback" not in said
+
+
+def test_a_follower_that_cannot_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.exit('this machine is full')")
+    with pytest.raises(RunError, match="one of the processes that train together has ended: .*this machine is full"):
+        train(tiny_recipe(processes=2), tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_launcher_starts_the_processes(tmp_path: Path) -> None:
+    """As on two machines that share a folder: each is told its rank and where to meet."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(tiny_recipe()))
+    where = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    both = [start(tmp_path, "train", "r.yaml", "--run", "run", RANK=str(rank), **where) for rank in (0, 1)]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    train(tiny_recipe(processes=2), tmp_path / "alone")
+    assert same(tmp_path / "run", tmp_path / "alone")
+
+
+# -- how many --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_faster_is_measured_once_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(gathering, "WORTH_MEASURING", 0.0)
+    monkeypatch.setattr(gathering, "num_cores", lambda: 2)
+    recipe = tiny_recipe(threads=None)
+    train(recipe, tmp_path / "first")
+    assert "a step takes" in capsys.readouterr().err
+    (kept,) = (tmp_path / "cache" / "paces").iterdir()
+    found = json.loads(kept.read_text())
+    assert found["seconds"].keys() == {"1", "2"}
+    started = read_journal(tmp_path / "first" / "journal.jsonl")[0]
+    assert started["processes"] == found["processes"]
+    kept.write_text(json.dumps({"processes": 3 - found["processes"]}))  # the other one, next time
+    train(recipe, tmp_path / "second")
+    assert "a step takes" not in capsys.readouterr().err
+    assert read_journal(tmp_path / "second" / "journal.jsonl")[0]["processes"] == 3 - found["processes"]
+
+
+def test_what_is_not_measured(tmp_path: Path) -> None:
+    def settings(**given: Any) -> TrainingSettings:
+        return TrainingSettings(steps=10, **given)
+
+    assert _decided(settings(processes=3), tmp_path, cores=2) == 3
+    assert _decided(settings(threads=2), tmp_path, cores=2) == 1
+    assert _decided(settings(), tmp_path, cores=1) == 1
+    assert _decided(settings(), tmp_path, cores=2) is None
+
+
+def test_planned_time_by_hand(tmp_path: Path) -> None:
+    class Work:
+        def batches_per_epoch(self, epoch: int) -> int:
+            return 50
+
+    assert _planned_seconds(TrainingSettings(steps=100), Work(), 0.5) == 50.0
+    assert _planned_seconds(TrainingSettings(steps=100, minutes=0.5), Work(), 0.5) == 30.0
+    assert _planned_seconds(TrainingSettings(epochs=4, accumulate=2), Work(), 0.5) == 50.0
