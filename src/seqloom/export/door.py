@@ -64,7 +64,7 @@ def choose(
         return Chosen(load(path))
     folder = find_model(path)
     if engine == "torch":
-        return Chosen(load(folder))
+        return Chosen(_on_torch(folder))
     if engine == "ctranslate2":
         return Chosen(_on_ctranslate2(folder, texts, decoding or {}, write=True))
     try:
@@ -73,7 +73,14 @@ def choose(
         model = _on_ctranslate2(folder, texts, decoding or {}, write=len(texts) >= MANY, same=True)
         return Chosen(model, f"answering on CTranslate2 ({model.engine.folder}); --engine torch does without")
     except SeqloomError as reason:  # whatever stands in the way, torch can do it, or says better what is wrong
-        return Chosen(load(folder), f"answering on torch: {reason}")
+        return Chosen(_on_torch(folder), f"answering on torch: {reason}")
+
+
+def _on_torch(folder: Path) -> Predictor | ExportedTranslator:
+    from seqloom.training.memory import keep_freed_memory
+
+    keep_freed_memory()  # every step of a search asks for the same large blocks
+    return load(folder)
 
 
 def _on_ctranslate2(
