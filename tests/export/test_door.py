@@ -79,7 +79,6 @@ def test_many_texts_are_worth_an_export_in_the_cache(bare: Path) -> None:
     ("decoding", "texts", "aligns", "reason"),
     [
         ({"max_length": 1}, [], False, "max_length"),
-        ({"compute": "int8"}, [], False, "decoding.compute: int8 is for torch"),
         ({"max_length": 2000}, [], False, "positions for"),
         ({"beam_size": 1, "early_stop": False}, [], False, "early_stop"),
         ({"method": "sample"}, [], False, "method: sample gives other answers on CTranslate2"),

@@ -36,9 +36,6 @@ class DecodingSettings(Settings):
         "replace", description="where the model would say UNK: show the most attended source word, or never say it"
     )
     batch_tokens: int = Field(2048, ge=1)
-    compute: Literal["float32", "int8"] = Field(
-        "float32", description="int8: the output layer is rounded to 8 bits; faster for large vocabularies, torch only"
-    )
 
     @model_validator(mode="after")
     def _fits(self) -> DecodingSettings:

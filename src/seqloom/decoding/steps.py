@@ -79,19 +79,15 @@ class Steps:
         self._weight = weight.T.contiguous()  # a product with few rows is faster so
         self._bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
         self._room = weight.new_empty(0, weight.shape[0])
-        self._packed = _rounded(weight.detach(), self._bias.detach()) if settings.compute == "int8" else None
 
     def start(self, batch: SourceBatch) -> Any:
         return self.model.start(batch)
 
     def _logits(self, features: Tensor) -> Tensor:
         """(rows, symbols), in memory that the next step uses again."""
-        if self._packed is not None:
-            logits = torch.ops.quantized.linear_dynamic(features.contiguous(), self._packed, False)
-        else:
-            if len(self._room) < len(features):
-                self._room = features.new_empty(len(features), self._room.shape[1])
-            logits = torch.addmm(self._bias, features, self._weight, out=self._room[: len(features)])
+        if len(self._room) < len(features):
+            self._room = features.new_empty(len(features), self._room.shape[1])
+        logits = torch.addmm(self._bias, features, self._weight, out=self._room[: len(features)])
         for symbol in self.forbidden:
             logits[:, symbol] = float("-inf")
         return logits
@@ -109,15 +105,6 @@ class Steps:
         """One step for all rows; only the `count` likeliest symbols of each are made log probabilities."""
         features, state, weights = self.model.advance(tokens, state, attention=attention)
         return best_of(self._logits(features), count), state, weights
-
-
-def _rounded(weight: Tensor, bias: Tensor) -> Any:
-    """The output layer in 8 bits, each symbol's row with a scale of its own, packed for torch's kernel."""
-    scales = weight.abs().amax(1).clamp(min=1e-12) / 127
-    rounded = torch.quantize_per_channel(
-        weight.float(), scales.double(), torch.zeros(len(weight), dtype=torch.long), 0, torch.qint8
-    )
-    return torch.ops.quantized.linear_prepack(rounded, bias.float())
 
 
 def best_of(logits: Tensor, count: int) -> Best:

@@ -91,10 +91,6 @@ class Found(NamedTuple):
 
 def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
     """Refuse what this engine cannot do, in the words of the settings."""
-    if settings.compute != "float32":
-        raise UserError(
-            f"decoding.compute: {settings.compute} is for torch; 'export --compute int8' rounds for CTranslate2"
-        )
     if settings.max_length < 2:
         raise UserError("decoding.max_length: 1 leaves room for the end symbol only; CTranslate2 needs 2 or more")
     if positions is not None and settings.max_length > positions:
