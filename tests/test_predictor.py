@@ -111,8 +111,8 @@ def test_looking_again_sees_what_the_search_saw(model: Predictor) -> None:
     from seqloom.text.sides import natural_text
     from seqloom.text.special import UNK_ID
 
-    task, text, settings = model.task, "the zyx quux slept", DecodingSettings(max_length=12)
-    model.model.output.bias.data[UNK_ID] += (bias := 3.0)
+    task, text, settings = model.task, "the zyx quux slept", DecodingSettings(method="greedy", max_length=6)
+    model.model.output.bias.data[UNK_ID] += (bias := 20.0)
     try:
         ((found,),) = decode(model.model, collate_sources([task.source.encode(text)]), settings, keep_attention=True)
         with torch.inference_mode():
