@@ -91,14 +91,38 @@ def test_gates_are_traced_for_every_layer(model: Predictor) -> None:
 
 def test_unknown_words_are_replaced_by_what_was_looked_at(model: Predictor) -> None:
     """An answer that is all UNK must come out as source words, and never as <unk>."""
-    import torch
+    import numpy as np
 
-    from seqloom.decoding.steps import Hypothesis
+    from seqloom.text.sides import natural_text
     from seqloom.text.special import UNK_ID
 
-    attention = torch.tensor([[0.1, 0.7, 0.1, 0.1], [0.6, 0.1, 0.1, 0.2], [0.0, 0.0, 0.1, 0.9]])
-    shown = model.task._show("the zyx quux", Hypothesis([UNK_ID, UNK_ID, UNK_ID], 0.0, 0.0, [], attention))
+    attention = np.array([[0.1, 0.7, 0.1, 0.1], [0.6, 0.1, 0.1, 0.2], [0.0, 0.0, 0.1, 0.9]])
+    shown = natural_text("the zyx quux", [UNK_ID] * 3, attention, model.task.source, model.task.target)
     assert shown == "zyx the quux"  # the third looks at the end symbol most, and then at the last word
+
+
+def test_looking_again_sees_what_the_search_saw(model: Predictor) -> None:
+    """Attention for unknown words comes from leading the model along its answer: the search looked there too."""
+    import torch
+
+    from seqloom.batches.collate import collate_pairs, collate_sources
+    from seqloom.decoding.search import decode
+    from seqloom.decoding.settings import DecodingSettings
+    from seqloom.text.sides import natural_text
+    from seqloom.text.special import UNK_ID
+
+    task, text, settings = model.task, "the zyx quux slept", DecodingSettings(method="greedy", max_length=6)
+    model.model.output.bias.data[UNK_ID] += (bias := 20.0)
+    try:
+        ((found,),) = decode(model.model, collate_sources([task.source.encode(text)]), settings, keep_attention=True)
+        with torch.inference_mode():
+            again = model.model.align(collate_pairs([task.source.encode(text)], [found.tokens]))[0]
+        shown = task._show(model.model, text, found, settings)
+    finally:
+        model.model.output.bias.data[UNK_ID] -= bias
+    assert UNK_ID in found.tokens
+    torch.testing.assert_close(again, found.attention, atol=1e-5, rtol=1e-5)
+    assert shown == natural_text(text, found.tokens, found.attention.numpy(), task.source, task.target)
 
 
 def test_evaluation_has_every_number(model: Predictor) -> None:

@@ -25,11 +25,16 @@ class Answer:
     text: str
     score: float
     log_probability: float
-    tokens: list[str]
+    labels: Callable[[], list[str]] = field(repr=False, compare=False)
     finished: bool
     chances: Callable[[], list[float]] = field(repr=False, compare=False)
     alternatives: list[Answer] = field(default_factory=list, repr=False)
     tracer: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """The answer's symbols as they are shown."""
+        return self.labels()
 
     @cached_property
     def token_log_probabilities(self) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from seqloom.errors import UserError, did_you_mean
@@ -22,6 +23,23 @@ def find_model(path: str | Path) -> Path:
         near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such model or run folder{near}")
     raise UserError(f"{path}: not a model folder (it has no config.json) nor a run with a model")
+
+
+def fingerprint(model: Path) -> str:
+    """A hash of all that makes a model's answers: weights, settings, tokenizers."""
+    digest = hashlib.sha256()
+    for path in sorted([model / "model.safetensors", model / "config.json", *model.glob("tokenizer*.json")]):
+        digest.update(f"{path.name}\n".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def export_beside(model: Path, compute: str = "float32") -> Path:
+    """Where the exported form of a model folder is looked for: in its run, or beside it."""
+    name = "ctranslate2" if compute == "float32" else f"ctranslate2-{compute}"
+    in_run = (model.parent / "recipe.yaml").is_file()
+    return model.parent / name if in_run else model.with_name(f"{model.name}-{name}")
 
 
 def is_exported(path: str | Path) -> bool:

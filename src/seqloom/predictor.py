@@ -96,7 +96,7 @@ class Predictor:
                     text=text,
                     score=hypothesis.score,
                     log_probability=hypothesis.log_probability,
-                    tokens=self.task.target.labels(tokens),
+                    labels=lambda t=tokens: self.task.target.labels(t),  # type: ignore[misc]
                     finished=hypothesis.finished,
                     chances=lambda c=chances: c,  # type: ignore[misc]
                     tracer=lambda t=tokens: self.task.trace(self.model, translated.source, t),  # type: ignore[misc]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seqloom.errors import RecipeError, UserError, did_you_mean, one_of
@@ -32,36 +32,40 @@ class ModelSettings(Settings):
     kind: str = ""
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key written twice is an error and `1e-3` is a number."""
+@cache
+def _loader() -> Any:
+    """Safe YAML in which a key written twice is an error and `1e-3` is a number; imported when a file is read."""
+    import yaml
 
+    class Loader(yaml.SafeLoader):
+        pass
 
-def _no_duplicates(loader: Any, node: Any) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue
-        key = loader.construct_object(key_node, deep=True)
-        if isinstance(key, dict | list | set):
-            raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", key_node.start_mark)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is written twice", key_node.start_mark
-            )
-        seen.add(key)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+    def no_duplicates(loader: Any, node: Any) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key, mark = loader.construct_object(key_node, deep=True), key_node.start_mark
+            if isinstance(key, dict | list | set):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a plain word", mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is written twice", mark)
+            seen.add(key)
+        return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
 
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _no_duplicates)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
-)
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, no_duplicates)
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+    )
+    return Loader
 
 
 def parse_yaml(text: str, origin: str) -> Any:
     """YAML text -> plain values; a syntax error becomes one line with file, line and column."""
+    import yaml
+
     try:
-        return yaml.load(text, _Loader)
+        return yaml.load(text, _loader())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -146,10 +146,19 @@ def test_without_early_stop_more_time_would_not_have_helped(seed: int, penalty: 
     given_ = dict(beam_size=3, n_best=n_best, length_penalty=penalty, early_stop=False, max_length=7)
     found = decode(model, collate_sources(SOURCES), DecodingSettings(**given_))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqloom.decoding.beam._is_done", lambda found, totals, time, limit, settings: time >= limit)
+        patch.setattr("seqloom.decoding.beam._done", lambda answers, rows, totals, time: answers.limit[rows] <= time)
         to_the_end = decode(model, collate_sources(SOURCES), DecodingSettings(**given_))
     for one, two in zip(found, to_the_end, strict=True):
         assert_same(one, two)
+
+
+class Rows(NamedTuple):
+    """A state with one number a hypothesis, and nothing of the source."""
+
+    values: Tensor
+
+    def follow(self, rows: Tensor, sentences: Tensor | None = None) -> Rows:
+        return Rows(self.values[rows])
 
 
 class Script:
@@ -162,13 +171,14 @@ class Script:
         self.output.weight.data = torch.eye(SYMBOLS)
         self.ends = torch.tensor(ends)
 
-    def start(self, batch: SourceBatch) -> Tensor:
-        return torch.zeros(len(batch), dtype=torch.long)
+    def start(self, batch: SourceBatch) -> Rows:
+        return Rows(torch.zeros(len(batch), dtype=torch.long))
 
-    def advance(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor, None]:
+    def advance(self, tokens: Tensor, state: Rows, *, attention: bool = True) -> tuple[Tensor, Rows, None]:
         logits = torch.full((len(tokens), SYMBOLS), -1e9)
-        logits[:, EOS_ID], logits[:, 4] = self.ends[state].log(), (1 - self.ends[state]).log()
-        return logits, state + 1, None
+        ends = self.ends[state.values]
+        logits[:, EOS_ID], logits[:, 4] = ends.log(), (1 - ends).log()
+        return logits, Rows(state.values + 1), None
 
 
 @pytest.mark.parametrize(("early_stop", "length"), [(True, 0), (False, 6)])

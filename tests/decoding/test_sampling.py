@@ -45,10 +45,13 @@ class Dice:
         for symbol, probability in probabilities.items():
             self.logits[symbol] = math.log(probability)
 
-    def start(self, batch: SourceBatch) -> Tensor:
-        return torch.zeros(len(batch), 1)
+    def start(self, batch: SourceBatch) -> Dice:
+        return self
 
-    def advance(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor, None]:
+    def follow(self, rows: Tensor, sentences: Tensor | None = None) -> Dice:
+        return self
+
+    def advance(self, tokens: Tensor, state: Dice, *, attention: bool = True) -> tuple[Tensor, Dice, None]:
         return self.logits.expand(len(tokens), -1).clone(), state, None
 
 

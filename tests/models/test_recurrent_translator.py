@@ -20,7 +20,7 @@ from seqloom.nn.cells import CELLS
 from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.masks import length_mask
 from seqloom.nn.plain import use_plain_paths
-from seqloom.nn.recurrent import RecurrentStack, select_rows
+from seqloom.nn.recurrent import RecurrentStack
 from seqloom.settings import validated
 from seqloom.training.checkpoints import load_tensors, model_tensors, put_weights, save_tensors
 
@@ -192,9 +192,13 @@ def test_a_state_can_be_reordered(kind: str) -> None:
     tokens = torch.tensor([4, 5, 6])
     with torch.no_grad():
         _, state, _ = model.advance(torch.full((3,), 2), model.start(batch))
-        straight = model.advance(tokens, state)[0][rows]
-        picked = model.advance(tokens[rows], select_rows(state, rows))[0]
-    torch.testing.assert_close(picked, straight, atol=1e-5, rtol=1e-5)
+        straight = model.advance(tokens, state)[0]
+        picked = model.advance(tokens[rows], state.follow(rows, rows))[0]
+        wide = state.follow(torch.arange(3).repeat_interleave(2))  # two hypotheses of each sentence, one memory
+        twice, after, _ = model.advance(tokens.repeat_interleave(2), wide)
+    torch.testing.assert_close(picked, straight[rows], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(twice, straight.repeat_interleave(2, 0), atol=1e-5, rtol=1e-5)
+    assert after.memory is state.memory
 
 
 @every_kind

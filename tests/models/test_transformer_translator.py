@@ -6,7 +6,7 @@ import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -28,9 +28,9 @@ from seqloom.models.transformer_translator import (
 )
 from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.masks import length_mask
+from seqloom.nn.multihead import Past
 from seqloom.nn.plain import use_plain_paths
 from seqloom.nn.positions import POSITIONS
-from seqloom.nn.recurrent import select_rows
 from seqloom.nn.transformer import FEED_FORWARDS, NORMS
 from seqloom.settings import validated
 from seqloom.tasks.translate import Translation, TranslationWork
@@ -183,8 +183,49 @@ def test_a_state_can_be_reordered(kind: str) -> None:
     with torch.no_grad():
         start = model.start(batch)
         _, state, _ = model.advance(torch.full((3,), BOS_ID), start)
-        assert_near(model.advance(tokens[rows], select_rows(state, rows))[0], model.advance(tokens, state)[0][rows])
-        assert_near(model.advance(tokens[rows], select_rows(start, rows))[0], model.advance(tokens, start)[0][rows])
+        for now in (start, state):
+            straight = model.advance(tokens, now)[0]
+            assert_near(model.advance(tokens[rows], now.follow(rows, rows))[0], straight[rows])
+            wide = now.follow(torch.arange(3).repeat_interleave(2))  # two hypotheses of each sentence, one memory
+            features, after, weights = model.advance(tokens.repeat_interleave(2), wide)
+            assert_near(features, straight.repeat_interleave(2, 0))
+            assert_near(weights, model.advance(tokens, now)[2].repeat_interleave(2, 0))
+            assert after.memory is now.memory
+
+
+@every_kind
+def test_the_past_in_one_block_equals_tensors_that_are_joined(kind: str) -> None:
+    """Without gradients what was said is kept in a block that grows; 37 steps are more than it first has room for."""
+    model, batch = build(kind), pairs()
+    torch.manual_seed(5)
+    said, order = torch.randint(4, 9, (37, 3)), torch.tensor([1, 0, 2])
+    joined = model.start(batch)
+    with torch.no_grad():
+        block = model.start(batch)
+    assert joined.past is None
+    assert isinstance(block.past, Past)
+    for time, tokens in enumerate(said):
+        expected, joined, weights = model.advance(tokens, joined)
+        with torch.no_grad():
+            found, block, seen = model.advance(tokens, block)
+            quiet = model.advance(tokens, block, attention=False)
+        assert quiet[2] is None
+        assert_near(found, expected)
+        assert_near(seen, weights)
+        if time % 5 == 2:
+            joined, block = joined.follow(order, order), block.follow(order, order)
+
+
+@every_kind
+def test_two_may_go_on_from_one_state(kind: str) -> None:
+    model, batch = build(kind), pairs()
+    first, second, third = (torch.full((3,), token) for token in (4, 5, 6))
+    with torch.no_grad():
+        _, state, _ = model.advance(torch.full((3,), BOS_ID), model.start(batch))
+        _, after, _ = model.advance(first, state)
+        expected = model.advance(third, after)[0].clone()
+        model.advance(second, state)  # must not change what the other saw
+        assert_near(model.advance(third, after)[0], expected)
 
 
 @every_kind
@@ -224,6 +265,18 @@ def test_dropout_is_for_training_only(where: str) -> None:
 # -- search ----------------------------------------------------------------------------------------------------------
 
 
+class Read(NamedTuple):
+    """What `Slow` has read, a row a sentence, and said, a row a hypothesis."""
+
+    source: Tensor
+    lengths: Tensor
+    said: Tensor
+
+    def follow(self, rows: Tensor, sentences: Tensor | None = None) -> Read:
+        kept = slice(None) if sentences is None else sentences
+        return Read(self.source[kept], self.lengths[kept], self.said[rows])
+
+
 class Slow:
     """The same model without a cache: it keeps the words and reads everything again at every step."""
 
@@ -232,16 +285,15 @@ class Slow:
     def __init__(self, model: TransformerTranslator) -> None:
         self.model, self.output = model, model.output
 
-    def start(self, batch: SourceBatch) -> tuple[Tensor, Tensor, Tensor]:
-        return batch.source, batch.source_lengths, torch.empty(len(batch), 0, dtype=torch.long)
+    def start(self, batch: SourceBatch) -> Read:
+        return Read(batch.source, batch.source_lengths, torch.empty(len(batch), 0, dtype=torch.long))
 
-    def advance(
-        self, tokens: Tensor, state: tuple[Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor], Tensor]:
-        source, lengths, said = state
-        said = torch.cat([said, tokens[:, None]], 1)
+    def advance(self, tokens: Tensor, state: Read, *, attention: bool = True) -> tuple[Tensor, Read, Tensor]:
+        width = len(tokens) // len(state.source)
+        said = torch.cat([state.said, tokens[:, None]], 1)
+        source, lengths = state.source.repeat_interleave(width, 0), state.lengths.repeat_interleave(width)
         batch = PairBatch(source, lengths, said, said, torch.full((len(said),), said.shape[1]))
-        return self.model(batch)[:, -1], (source, lengths, said), self.model.align(batch)[:, -1]
+        return self.model(batch)[:, -1], state._replace(said=said), self.model.align(batch)[:, -1]
 
 
 def talkative(seed: int, **given: Any) -> TransformerTranslator:

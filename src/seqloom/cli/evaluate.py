@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -20,6 +20,7 @@ def evaluate(
     output: Path | None = None,
     lowercase: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     tokenized: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    engine: Literal["auto", "torch", "ctranslate2"] = "auto",
     overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
     """Measure a model on test data: BLEU, chrF, TER, exact match, by length, by phenomenon, alignment error.
@@ -43,23 +44,31 @@ def evaluate(
         Ignore case.
     tokenized
         The texts are tokenised already: count the tokens as they are.
+    engine
+        What computes: auto takes CTranslate2 for Transformers where it is at hand and gives the same answers, but torch
+        where alignments are measured.
     overrides
         A decoding setting, such as --set beam_size=1.
     """
     from seqloom.cli.output import emit, note, output_to
     from seqloom.corpus.readers import read_pairs
     from seqloom.evaluation.metrics import looks_tokenized
-    from seqloom.export.door import load
+    from seqloom.export.door import choose
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
     corpora = chosen_corpora(model, data, test)
     decoding = apply_overrides({}, overrides)
-    predictor = load(model)
+    read = {name: list(read_pairs(corpus)) for name, corpus in corpora.items()}
+    everything = [pair for pairs in read.values() for pair in pairs]
+    aligned = any(pair.alignment is not None for pair in everything)
+    chosen = choose(model, engine, [pair.source for pair in everything], decoding, aligns=aligned)
+    predictor = chosen.model
+    if chosen.why:
+        note(chosen.why)
     options = {"lowercase": lowercase, "tokenized": tokenized}
     with output_to(output) as out:
-        for index, (name, corpus) in enumerate(corpora.items()):
-            pairs = list(read_pairs(corpus))
+        for index, (name, pairs) in enumerate(read.items()):
             if not tokenized and looks_tokenized([pair.target for pair in pairs]):
                 note(f"{name}: the references look tokenised already; --tokenized counts their tokens as they are")
             with Progress(f"evaluating {name}") as progress:

@@ -34,14 +34,17 @@ def strong(text: str) -> str:
 
 def read_texts(texts: Iterable[str], input_file: Path | None) -> list[str]:
     """The texts to work on: the arguments, a file's lines, or standard input (`-`, or nothing and a pipe)."""
-    from seqloom.corpus.readers import open_lines
     from seqloom.errors import UserError
 
     given = list(texts)
     if input_file is not None:
         if given:
             raise UserError("give texts as arguments or --input FILE, not both")
-        return list(_stdin_lines()) if str(input_file) == "-" else [line for _, line in open_lines(str(input_file))]
+        if str(input_file) == "-":
+            return list(_stdin_lines())
+        from seqloom.corpus.readers import open_lines
+
+        return [line for _, line in open_lines(str(input_file))]
     if not given and not sys.stdin.isatty():
         return list(_stdin_lines())
     if not given:

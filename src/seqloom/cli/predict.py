@@ -24,6 +24,7 @@ def predict(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
+    engine: Literal["auto", "torch", "ctranslate2"] = "auto",
     overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
     """Answer texts with a trained model.
@@ -56,14 +57,16 @@ def predict(
         Sample among the likeliest symbols that sum to p.
     seed
         Of sampling.
+    engine
+        What computes: auto takes CTranslate2 for Transformers where it is at hand and gives the same answers.
     overrides
         Any other decoding setting, such as --set length_penalty=0.6.
     """
     import json
     import sys
 
-    from seqloom.cli.output import output_to, read_texts
-    from seqloom.export.door import load
+    from seqloom.cli.output import note, output_to, read_texts
+    from seqloom.export.door import choose
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
@@ -83,7 +86,10 @@ def predict(
         decoding.setdefault("method", "beam")
     decoding = apply_overrides(decoding, overrides)
     lines = read_texts(texts, input_file)
-    predictor = load(model)
+    chosen = choose(model, engine, lines, decoding)
+    predictor = chosen.model
+    if chosen.why and input_file is not None:
+        note(chosen.why)
     with Progress("answering") as progress:
         many = len(lines) > 100
         report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None

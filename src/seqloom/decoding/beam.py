@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings, length_normaliser
-from seqloom.decoding.steps import Hypothesis, Steppable, limits, next_log_probabilities
-from seqloom.nn.recurrent import select_rows
+from seqloom.decoding.steps import Best, Hypothesis, Steppable, Steps, limits
 from seqloom.text.special import BOS_ID, EOS_ID
+
+KEEP = 0.85  # sentences that are done are carried along until fewer than this share is left: leaving costs a copy
 
 
 def coverage_bonus(coverage: Tensor, penalty: float) -> Tensor:
@@ -26,7 +28,7 @@ def coverage_bonus(coverage: Tensor, penalty: float) -> Tensor:
 class _Beams:
     """The live beginnings of the sentences still searched; every tensor is (sentences, width, …)."""
 
-    totals: Tensor  # summed log probability
+    totals: Tensor  # summed log probability; -inf where nothing lives
     history: Tensor  # (…, time) symbols said
     chances: Tensor  # (…, time) log probability of each
     looked: Tensor | None  # (…, time, source) attention, when it is wanted
@@ -42,113 +44,151 @@ class _Beams:
         return _Beams(totals, history, torch.cat([self.chances, chances[:, :, None]], 2), self.looked)
 
 
+class _Ended(NamedTuple):
+    """A beginning that said EOS."""
+
+    score: float
+    total: float
+    tokens: list[int]
+    chances: list[float]
+    attention: Tensor | None
+
+
+@dataclass
+class _Answers:
+    """What has ended, sentence by sentence: how many, and the score the next one must beat to be among the n best."""
+
+    limit: Tensor
+    source_lengths: Tensor
+    settings: DecodingSettings
+    found: list[list[_Ended]] = field(init=False)
+    counts: Tensor = field(init=False)
+    bar: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = [[] for _ in self.limit]
+        self.counts = torch.zeros_like(self.limit)
+        self.bar = torch.full(self.limit.shape, float("-inf"))
+
+    def add(self, beams: _Beams, sentences: Tensor, groups: Tensor, rows: Tensor, totals: Tensor) -> None:
+        """Beginnings `rows` of `groups` have just said EOS, which makes their sums `totals`; each (ended,)."""
+        history, before = beams.history[groups, rows], beams.totals[groups, rows]
+        chances = torch.cat([beams.chances[groups, rows], (totals - before)[:, None]], 1)
+        length = history.shape[1] + 1
+        normaliser = length_normaliser(length, self.settings.length_penalty)
+        looked: list[Tensor | None] = [None] * len(groups)
+        if beams.looked is not None and beams.looked.shape[2]:
+            looked = list(beams.looked[groups, rows])
+        numbers = sentences[groups]
+        for number, total, tokens, values, seen in zip(
+            numbers.tolist(), totals.tolist(), history.tolist(), chances.tolist(), looked, strict=True
+        ):
+            score = total / normaliser
+            if seen is not None:
+                seen = seen[:, : int(self.source_lengths[number])]
+                if self.settings.coverage_penalty:
+                    score += float(coverage_bonus(seen.sum(0), self.settings.coverage_penalty))
+            self.found[number].append(_Ended(score, total, tokens, values, seen))
+        self.counts += numbers.bincount(minlength=len(self.counts))
+        if not self.settings.early_stop:
+            wanted = self.settings.n_best
+            for number in set(numbers.tolist()):
+                if len(self.found[number]) >= wanted:
+                    self.bar[number] = sorted((one.score for one in self.found[number]), reverse=True)[wanted - 1]
+
+    def best(self) -> list[list[Hypothesis]]:
+        """The `n_best` of each sentence, best first."""
+        answers = []
+        for found, limit in zip(self.found, self.limit.tolist(), strict=True):
+            kept = sorted(found, key=lambda one: -one.score)[: self.settings.n_best]
+            answers.append(
+                [
+                    Hypothesis(
+                        one.tokens, one.total, one.score, one.chances, one.attention, len(one.tokens) + 1 < limit
+                    )
+                    for one in kept
+                ]
+            )
+        return answers
+
+
 def beam_search(
     model: Steppable, batch: SourceBatch, settings: DecodingSettings, *, keep_attention: bool = False
 ) -> list[list[Hypothesis]]:
     """The `n_best` answers of each sentence, best first.
 
-    At each step every live beginning is extended by every symbol and the best 2 * beam_size are looked at: those that
-    say EOS and rank among the first beam_size have ended; the best beam_size of the others live on. A sentence leaves
-    the batch when nothing more is to be found for it.
+    At each step every live beginning is extended by its likeliest symbols and the best 2 * beam_size are looked at:
+    those that say EOS and rank among the first beam_size have ended; the best beam_size of the others live on. A
+    sentence is done when nothing more is to be found for it.
+
+    A search starts with one beginning a sentence. The source is held once for all beginnings of a sentence.
     """
     width, count, source_length = settings.beam_size, len(batch), batch.source.shape[1]
-    limit = limits(batch, settings)
-    state = select_rows(model.start(batch), torch.arange(count).repeat_interleave(width))
+    steps, limit = Steps(model, settings), limits(batch, settings)
+    answers = _Answers(limit, batch.source_lengths, settings)
+    state = steps.start(batch)
     track = keep_attention or settings.coverage_penalty > 0
     beams = _Beams(
-        totals=torch.full((count, width), float("-inf")),
-        history=torch.empty(count, width, 0, dtype=torch.long),
-        chances=torch.empty(count, width, 0),
-        looked=torch.empty(count, width, 0, source_length) if track else None,
+        totals=torch.zeros(count, 1),
+        history=torch.empty(count, 1, 0, dtype=torch.long),
+        chances=torch.empty(count, 1, 0),
+        looked=torch.empty(count, 1, 0, source_length) if track else None,
     )
-    beams.totals[:, 0] = 0.0  # all rows of a sentence start equal: let one speak
-    sentences = torch.arange(count)  # which sentence each group of `width` rows belongs to
-    ended: list[list[Hypothesis]] = [[] for _ in range(count)]
-    tokens = torch.full((count * width,), BOS_ID)
+    sentences = torch.arange(count)  # which sentence each group of rows belongs to
+    tokens = torch.full((count,), BOS_ID)
     time = 0
     while len(sentences):
         time += 1
-        scores, state, weights = next_log_probabilities(model, tokens, state, settings)
-        scores = scores.view(len(sentences), width, -1)  # (sentences, width, symbols)
-        scores = _only_end(scores, limit[sentences] <= time)
+        found, state, weights = steps.best(tokens, state, 2 * width, attention=track)
         if beams.looked is not None and weights is not None:
-            beams.looked = torch.cat([beams.looked, weights.view(len(sentences), width, 1, source_length)], 2)
-
-        best, where = (beams.totals[:, :, None] + scores).flatten(1).topk(2 * width, -1)  # (sentences, 2 * width)
-        parents, symbols = where // scores.shape[-1], where % scores.shape[-1]
+            weights = weights.view(*beams.totals.shape, 1, source_length)
+            beams.looked = torch.cat([beams.looked, weights], 2)
+        best, parents, symbols, chances = candidates(beams.totals, found, limit[sentences] <= time, 2 * width)
         ends = symbols == EOS_ID
-        for group, rank in (ends & ~best.isneginf())[:, :width].nonzero().tolist():
-            sentence = int(sentences[group])
-            ended[sentence].append(
-                _hypothesis(
-                    beams,
-                    group,
-                    int(parents[group, rank]),
-                    total=float(best[group, rank]),
-                    source_length=int(batch.source_lengths[sentence]),
-                    limit=int(limit[sentence]),
-                    settings=settings,
-                )
-            )
+        groups, ranks = (ends & ~best.isneginf())[:, :width].nonzero(as_tuple=True)
+        if len(groups):
+            answers.add(beams, sentences, groups, parents[groups, ranks], best[groups, ranks])
 
         going = ends.int().sort(dim=-1, stable=True).indices[:, :width]  # the best that have not ended, in their order
         totals = best.gather(1, going).masked_fill(ends.gather(1, going), float("-inf"))
-        parents, symbols = parents.gather(1, going), symbols.gather(1, going)
-        stay = torch.tensor(
-            [
-                group
-                for group, sentence in enumerate(sentences.tolist())
-                if not _is_done(ended[sentence], totals[group], time, int(limit[sentence]), settings)
-            ],
-            dtype=torch.long,
-        )
-        parents, symbols = parents[stay], symbols[stay]
-        chances = scores[stay[:, None], parents, symbols]
+        done = _done(answers, sentences, totals, time)
+        totals = totals.masked_fill(done[:, None], float("-inf"))
+        stay, staying = torch.arange(len(sentences)), int((~done).sum())
+        leaving = staying < KEEP * len(sentences)
+        if leaving:
+            stay = (~done).nonzero()[:, 0]
+        parents, symbols, chances = (part.gather(1, going)[stay] for part in (parents, symbols, chances))
+        rows = (stay[:, None] * beams.totals.shape[1] + parents).flatten()
         beams = beams.follow(stay, parents).extend(totals[stay], symbols, chances)
-        state = select_rows(state, (stay[:, None] * width + parents).flatten())
+        if len(stay):
+            state = state.follow(rows, stay if leaving else None)
         sentences, tokens = sentences[stay], symbols.flatten()
-    return [sorted(found, key=lambda h: -h.score)[: settings.n_best] for found in ended]
+    return answers.best()
 
 
-def _only_end(scores: Tensor, full: Tensor) -> Tensor:
-    """Where a sentence has no room for more, only EOS may follow; (sentences, width, symbols), (sentences,)."""
-    if not full.any():
-        return scores
-    others = torch.ones(scores.shape[-1], dtype=torch.bool)
-    others[EOS_ID] = False
-    return scores.masked_fill(full[:, None, None] & others, float("-inf"))
+def candidates(totals: Tensor, found: Best, full: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The best ways to go on of each sentence: their sums, which beginning they extend, by which symbol, how likely.
+
+    totals (sentences, width), full (sentences,): there is no room for more, only EOS may follow -> (sentences, count)
+    """
+    sentences, width = totals.shape
+    chances, symbols = (part.view(sentences, width, -1) for part in (found.chances, found.symbols))
+    if full.any():
+        only = torch.full_like(chances, float("-inf"))
+        only[:, :, 0] = found.end.view(sentences, width)
+        chances = torch.where(full[:, None, None], only, chances)
+        symbols = symbols.masked_fill(full[:, None, None], EOS_ID)
+    each = chances.shape[2]
+    best, where = (totals[:, :, None] + chances).flatten(1).topk(min(count, width * each), -1)
+    return best, where // each, symbols.flatten(1).gather(1, where), chances.flatten(1).gather(1, where)
 
 
-def _hypothesis(
-    beams: _Beams,
-    group: int,
-    row: int,
-    *,
-    total: float,
-    source_length: int,
-    limit: int,
-    settings: DecodingSettings,
-) -> Hypothesis:
-    """A beginning that has just said EOS, with the score it is ranked by."""
-    tokens = beams.history[group, row].tolist()
-    length = len(tokens) + 1
-    score = total / length_normaliser(length, settings.length_penalty)
-    attention = None
-    if beams.looked is not None and beams.looked.shape[2]:
-        attention = beams.looked[group, row, :, :source_length]
-        if settings.coverage_penalty:
-            score += float(coverage_bonus(attention.sum(0), settings.coverage_penalty))
-    chances = [*beams.chances[group, row].tolist(), total - float(beams.totals[group, row])]
-    return Hypothesis(tokens, total, score, chances, attention, finished=length < limit)
-
-
-def _is_done(found: list[Hypothesis], totals: Tensor, time: int, limit: int, settings: DecodingSettings) -> bool:
+def _done(answers: _Answers, sentences: Tensor, totals: Tensor, time: int) -> Tensor:
     """No live beginning is left; or enough answers have ended and, unless stopping early, none can be beaten."""
-    if time >= limit or bool(totals.isneginf().all()):
-        return True
-    if len(found) < max(settings.beam_size, settings.n_best):
-        return False
-    if settings.early_stop:
-        return True
-    hope = float(totals.max()) / length_normaliser(limit, settings.length_penalty)  # more symbols only lower the sum
-    return hope <= sorted((h.score for h in found), reverse=True)[settings.n_best - 1]
+    settings, limit = answers.settings, answers.limit[sentences]
+    done = (limit <= time) | totals.isneginf().all(1)
+    enough = answers.counts[sentences] >= max(settings.beam_size, settings.n_best)
+    if not settings.early_stop and enough.any():
+        farthest = ((5 + limit.double()) / 6) ** settings.length_penalty  # more symbols only lower the sum
+        enough &= totals.amax(1) / farthest <= answers.bar[sentences]
+    return done | enough

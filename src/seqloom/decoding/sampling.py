@@ -9,10 +9,10 @@ from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings
-from seqloom.decoding.steps import Hypothesis, Steppable, limits, next_log_probabilities
-from seqloom.nn.recurrent import select_rows
+from seqloom.decoding.steps import Hypothesis, Steppable, Steps, limits
 from seqloom.text.special import BOS_ID, EOS_ID
 
+KEEP = 0.85  # rows that ended are carried along until fewer than this share is left: leaving costs a copy of the rest
 Choose = Callable[[Tensor, Tensor], Tensor]  # (rows, symbols) log probabilities, (rows,) sentence -> (rows,) symbols
 
 
@@ -45,10 +45,6 @@ def _sampler(numbers: Sequence[int], draw: int, settings: DecodingSettings) -> C
     return choose
 
 
-def _likeliest(log_probabilities: Tensor, sentences: Tensor) -> Tensor:
-    return log_probabilities.argmax(-1)
-
-
 def follow(
     model: Steppable,
     batch: SourceBatch,
@@ -57,42 +53,64 @@ def follow(
     numbers: Sequence[int],
     draw: int = 0,
 ) -> list[Hypothesis]:
-    """One answer a sentence, greedy or sampled; sentences that ended leave the batch.
+    """One answer a sentence, greedy or sampled; sentences that ended leave the batch when it pays.
 
     `numbers` (the sentences' numbers) and `draw` seed what is sampled.
     """
-    choose = _sampler(numbers, draw, settings) if settings.method == "sample" else _likeliest
-    state = model.start(batch)
+    choose = _sampler(numbers, draw, settings) if settings.method == "sample" else None
+    steps = Steps(model, settings)
+    state = steps.start(batch)
     limit = limits(batch, settings)
-    sentences = torch.arange(len(batch))  # which sentence each live row answers
+    sentences = torch.arange(len(batch))  # which sentence each row answers
     tokens = torch.full((len(batch),), BOS_ID)
-    said: list[list[int]] = [[] for _ in range(len(batch))]
-    chances: list[list[float]] = [[] for _ in range(len(batch))]
-    looked: list[list[Tensor]] = [[] for _ in range(len(batch))]
-    time = 0
-    while len(sentences):
-        time += 1
-        scores, state, weights = next_log_probabilities(model, tokens, state, settings)
-        last = limit[sentences] <= time
-        picked = torch.where(last, EOS_ID, choose(scores, sentences))
-        picked_scores = scores.gather(1, picked[:, None])[:, 0].tolist()
-        for row, sentence in enumerate(sentences.tolist()):
-            said[sentence].append(int(picked[row]))
-            chances[sentence].append(picked_scores[row])
-            if keep_attention and weights is not None:
-                looked[sentence].append(weights[row, : int(batch.source_lengths[sentence])])
-        live = (picked != EOS_ID).nonzero()[:, 0]
-        sentences, tokens = sentences[live], picked[live]
-        if len(live) < len(picked):
-            state = select_rows(state, live)
-    return [
-        Hypothesis(
-            tokens=said[i][:-1],
-            log_probability=sum(chances[i]),
-            score=sum(chances[i]),
-            token_log_probabilities=chances[i],
-            attention=torch.stack(looked[i]) if looked[i] else None,
-            finished=len(said[i]) < int(limit[i]),
+    live = torch.arange(len(batch))  # the rows that have not ended
+    said: list[tuple[Tensor, Tensor, Tensor]] = []  # of each step: sentences, symbols, log probabilities
+    looked: list[Tensor] = []
+    while len(live):
+        if len(live) < KEEP * len(sentences):
+            state = state.follow(live, live)
+            sentences, tokens, live = sentences[live], tokens[live], torch.arange(len(live))
+        if choose is None:
+            best, state, weights = steps.best(tokens, state, 1, attention=keep_attention)
+            picked, chances, ends = best.symbols[:, 0], best.chances[:, 0], best.end
+        else:
+            scores, state, weights = steps.log_probabilities(tokens, state, attention=keep_attention)
+            picked = torch.full_like(tokens, EOS_ID)
+            picked[live] = choose(scores[live], sentences[live])
+            chances, ends = scores.gather(1, picked[:, None])[:, 0], scores[:, EOS_ID]
+        last = limit[sentences] <= len(said) + 1
+        tokens, chances = torch.where(last, EOS_ID, picked), torch.where(last, ends, chances)
+        said.append((sentences[live], tokens[live], chances[live]))
+        if keep_attention and weights is not None:
+            looked.append(weights[live])
+        live = live[tokens[live] != EOS_ID]
+    return _answers(said, looked, batch, limit)
+
+
+def _answers(
+    said: Sequence[tuple[Tensor, Tensor, Tensor]], looked: Sequence[Tensor], batch: SourceBatch, limit: Tensor
+) -> list[Hypothesis]:
+    """What was said step by step, told sentence by sentence."""
+    if not said:
+        return []
+    sentences, symbols, chances = (torch.cat(parts) for parts in zip(*said, strict=True))
+    order = sentences.argsort(stable=True)
+    lengths = sentences.bincount(minlength=len(batch)).tolist()
+    attention = torch.cat(list(looked))[order].split(lengths) if looked else [None] * len(batch)
+    symbols_of, chances_of = symbols[order].split(lengths), chances[order].split(lengths)
+    sizes, room = batch.source_lengths.tolist(), limit.tolist()
+    answers = []
+    for i, length in enumerate(lengths):
+        tokens, values = symbols_of[i].tolist(), chances_of[i].tolist()
+        seen = attention[i]
+        answers.append(
+            Hypothesis(
+                tokens=tokens[:-1],
+                log_probability=sum(values),
+                score=sum(values),
+                token_log_probabilities=values,
+                attention=None if seen is None else seen[:, : sizes[i]],
+                finished=length < room[i],
+            )
         )
-        for i in range(len(batch))
-    ]
+    return answers

@@ -26,7 +26,7 @@ from seqloom.export.search import check_decoding, load_package
 from seqloom.export.translator import FORMAT, ExportedTranslator
 from seqloom.export.verification import Verification, chosen_pairs, compare, measure
 from seqloom.files import folder_written_aside
-from seqloom.folders import EXPORTED, find_model, is_exported
+from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_exported
 from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
 from seqloom.nn.multihead import CrossAttention, SelfAttention
 from seqloom.nn.positions import Alibi, Learned, Relative, Sinusoidal, sinusoids
@@ -83,6 +83,7 @@ def export(
         "seqloom": seqloom.__version__,
         "engine": f"ctranslate2 {package.__version__}",
         "task": "translate",
+        "made_from": fingerprint(folder),
         "compute": compute,
         "positions": positions,
         "decoding": settings.model_dump(mode="json"),
@@ -126,10 +127,7 @@ def positions_of(model: TransformerTranslator) -> int | None:
 
 def free_folder(output: str | Path | None, model: Path, compute: str, overwrite: bool) -> Path:
     """Where to write; what is there already is replaced only if it is an export, and only when told to."""
-    name = "ctranslate2" if compute == "float32" else f"ctranslate2-{compute}"
-    in_run = (model.parent / "recipe.yaml").is_file()
-    beside = model.parent / name if in_run else model.with_name(f"{model.name}-{name}")
-    final = beside if output is None else Path(output).expanduser()
+    final = export_beside(model, compute) if output is None else Path(output).expanduser()
     if not final.exists() or (final.is_dir() and not any(final.iterdir())):
         return final
     if not is_exported(final):

@@ -1,15 +1,22 @@
-"""The one place where a folder becomes something that answers, on the engine it was written for."""
+"""The one place where a folder becomes something that answers, on the engine it was made for or one asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from seqloom.folders import is_exported
+from seqloom.errors import SeqloomError, UserError
+from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_exported
 
 if TYPE_CHECKING:
     from seqloom.export.translator import ExportedTranslator
     from seqloom.predictor import Predictor
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+MANY = 200  # texts that are worth writing a model for CTranslate2, which takes a few seconds, once
 
 
 def load(path: str | Path) -> Predictor | ExportedTranslator:
@@ -21,3 +28,118 @@ def load(path: str | Path) -> Predictor | ExportedTranslator:
     from seqloom.predictor import Predictor
 
     return Predictor.load(path)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A model on the engine that was chosen for it; `why` is a line for the person, where there was a choice."""
+
+    model: Predictor | ExportedTranslator
+    why: str | None = None
+
+
+def choose(
+    path: str | Path,
+    engine: EngineName = "auto",
+    texts: Sequence[str] = (),
+    decoding: Mapping[str, Any] | None = None,
+    *,
+    aligns: bool = False,
+) -> Chosen:
+    """The model at a path on an engine.
+
+    `auto` takes CTranslate2 where it gives the same answers and is at hand: the folder is an export, an export of these
+    very weights is beside it, or there are texts enough to write one into the cache. Otherwise torch.
+
+    Args:
+        path: a model folder, a run folder or an exported folder.
+        engine: torch and ctranslate2 insist.
+        texts: what will be asked.
+        decoding: settings to be changed.
+        aligns: whether attention will be looked at, which only torch shows.
+    """
+    if is_exported(path):
+        if engine == "torch":
+            raise UserError(f"{path}: an exported model runs on CTranslate2; torch needs the folder it was made from")
+        return Chosen(load(path))
+    folder = find_model(path)
+    if engine == "torch":
+        return Chosen(_on_torch(folder))
+    if engine == "ctranslate2":
+        return Chosen(_on_ctranslate2(folder, texts, decoding or {}, write=True))
+    try:
+        if aligns:
+            raise UserError("alignments are shown by torch only")
+        model = _on_ctranslate2(folder, texts, decoding or {}, write=len(texts) >= MANY, same=True)
+        return Chosen(model, f"answering on CTranslate2 ({model.engine.folder}); --engine torch does without")
+    except SeqloomError as reason:  # whatever stands in the way, torch can do it, or says better what is wrong
+        return Chosen(_on_torch(folder), f"answering on torch: {reason}")
+
+
+def _on_torch(folder: Path) -> Predictor | ExportedTranslator:
+    from seqloom.training.memory import keep_freed_memory
+
+    keep_freed_memory()  # every step of a search asks for the same large blocks
+    return load(folder)
+
+
+def _on_ctranslate2(
+    folder: Path, texts: Sequence[str], decoding: Mapping[str, Any], *, write: bool, same: bool = False
+) -> ExportedTranslator:
+    """A model folder on CTranslate2, from an export of these very weights; an error says why that cannot be."""
+    from seqloom.files import read_json
+
+    config = read_json(folder / "config.json")
+    about = config.get("model") if isinstance(config, dict) else None
+    kind = about.get("kind") if isinstance(about, dict) else None
+    if kind != "transformer_translator":
+        raise UserError(f"CTranslate2 runs Transformers; this is a {kind}")
+    if find_spec("ctranslate2") is None:
+        from seqloom.export.search import MISSING
+
+        raise UserError(MISSING)
+    from seqloom.decoding.settings import DecodingSettings
+    from seqloom.export.search import check_decoding
+    from seqloom.export.translator import ExportedTranslator
+    from seqloom.settings import validated
+
+    own = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
+    settings = own.overridden(decoding)
+    check_decoding(settings, None)
+    if same and (settings.method == "sample" or settings.n_best > 1):  # other draws; the last of many may differ
+        name, value = ("method", "sample") if settings.method == "sample" else ("n_best", settings.n_best)
+        raise UserError(f"decoding.{name}: {value} gives other answers on CTranslate2")
+    made_from = fingerprint(folder)
+    place = export_beside(folder)
+    if not _is_made_from(place, made_from):
+        place = _cached(folder, made_from, write)
+    model = ExportedTranslator.load(place)
+    check_decoding(settings, model.positions)
+    model.refuse_long(texts)
+    model.decoding = own  # an export may have been given other settings
+    return model
+
+
+def _is_made_from(place: Path, made_from: str) -> bool:
+    """Whether there is an export that answers as this model does: not of other weights, and not rounded."""
+    from seqloom.files import read_json
+
+    if not is_exported(place):
+        return False
+    about = read_json(place / EXPORTED)
+    return isinstance(about, dict) and (about.get("made_from"), about.get("compute")) == (made_from, "float32")
+
+
+def _cached(folder: Path, made_from: str, write: bool) -> Path:
+    """The model's export in the cache, written now if there is none and it is worth it."""
+    from seqloom.batches.shards import cache_folder
+
+    place = cache_folder() / "engines" / made_from
+    if _is_made_from(place, made_from):
+        return place
+    if not write:
+        raise UserError(f"no export of this model is at hand, and fewer than {MANY} texts are not worth one")
+    from seqloom.export.ctranslate2 import export
+
+    export(folder, place, verify=False, overwrite=True)
+    return place

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,8 +79,7 @@ class Engine:
         return [self._symbols[piece] for piece in pieces]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """One answer: symbols without EOS, its summed log probability (EOS included), and the score it is ranked by."""
 
     tokens: list[int]
@@ -228,10 +226,10 @@ class _Questions:
         sums = map(sum, chances)  # in the order in which they are asked for below
         answers = {}
         for index, rivals in found.items():
-            whole = [one if one.finished else replace(one, log_probability=next(sums)) for one in rivals]
+            whole = [one if one.finished else one._replace(log_probability=next(sums)) for one in rivals]
             possible = [one for one in whole if one.log_probability > SAID_BY_NONE] or whole
-            scored = [replace(one, score=self._score(one)) for one in possible]
-            answers[index] = sorted(scored, key=lambda one: -one.score)[: self.settings.n_best]
+            scored = sorted(((self._score(one), one) for one in possible), key=lambda pair: -pair[0])
+            answers[index] = [one._replace(score=score) for score, one in scored[: self.settings.n_best]]
         return answers
 
     def _score(self, found: Found) -> float:

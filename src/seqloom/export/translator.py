@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqloom.answers import CLOSED, Answer
-from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
-from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.export.search import Engine, Found, check_decoding, search
 from seqloom.files import read_json
 from seqloom.folders import EXPORTED
@@ -20,6 +17,11 @@ from seqloom.machine import num_cores
 from seqloom.settings import validated
 from seqloom.text.sides import load_sides, natural_text
 from seqloom.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:  # one sentence must be answered soon: what only `evaluate` needs is imported there
+    from seqloom.corpus.examples import Pair
+    from seqloom.corpus.readers import CorpusSettings
+    from seqloom.evaluation.report import Evaluation
 
 FORMAT = 1
 
@@ -83,7 +85,7 @@ class ExportedTranslator:
             text=self.shown(text, found),
             score=found.score,
             log_probability=found.log_probability,
-            tokens=self.target.labels(found.tokens),
+            labels=lambda: self.target.labels(found.tokens),
             finished=found.finished,
             chances=lambda: scoring.chances[number],
         )
@@ -97,6 +99,9 @@ class ExportedTranslator:
         **decoding: Any,
     ) -> tuple[Evaluation, list[str]]:
         """Quality on a corpus with references, and the answers; alignments are for the model folder to tell."""
+        from seqloom.corpus.readers import CorpusSettings, read_pairs
+        from seqloom.evaluation.report import evaluate_texts
+
         pairs = list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else list(corpus)
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         found = self.translate(sources, self.decoding.overridden(decoding), progress)
@@ -115,13 +120,23 @@ class ExportedTranslator:
         """The answers to each text as symbols, best first."""
         check_decoding(settings, self.positions)
         sources = self.source.encode_many(texts)
-        for number, ids in enumerate(sources, 1):
-            if self.positions is not None and len(ids) >= self.positions:  # the end symbol needs one too
-                raise UserError(
-                    f"text {number} has {len(ids):,} symbols; the exported model has positions for "
-                    f"{self.positions - 1:,}: split the text, or ask the model folder that it was made from"
-                )
+        if self.positions is not None:
+            for number, ids in enumerate(sources, 1):
+                self._refuse_long(number, ids)
         return search(self.engine, sources, settings, progress)
+
+    def refuse_long(self, texts: Sequence[str]) -> None:
+        """Say, without reading all of them, which text has more symbols than the model has positions."""
+        for number, text in enumerate(texts, 1):
+            if self.positions is not None and len(text.encode()) + 1 >= self.positions:
+                self._refuse_long(number, self.source.encode(text))
+
+    def _refuse_long(self, number: int, ids: Sequence[int]) -> None:
+        if self.positions is not None and len(ids) >= self.positions:  # the end symbol needs one too
+            raise UserError(
+                f"text {number} has {len(ids):,} symbols; the exported model has positions for "
+                f"{self.positions - 1:,}: split the text, or ask the model folder that it was made from"
+            )
 
     def shown(self, text: str, found: Found) -> str:
         """Natural text of an answer."""

@@ -24,7 +24,7 @@ from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.fused_decoder import can_decode, decode
 from seqloom.nn.masks import length_mask
-from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, Watch
+from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, Watch, select_rows
 from seqloom.settings import ModelSettings
 
 CellName = Literal["elman", "elman_sigmoid", "gru", "lstm", "lstm_coupled", "lstm_peephole"]
@@ -78,16 +78,23 @@ class Memory(NamedTuple):
 
     values: Tensor
     keys: Tensor | None
-    mask: Tensor
+    mask: Tensor | None  # None where no row is padded
     summary: Tensor
 
 
 class DecoderState(NamedTuple):
-    """All a decoder needs to go on: its layers' states, the last attentional vector if it is fed, the memory."""
+    """All a decoder needs to go on: its layers' states, the last attentional vector if it is fed, the memory.
+
+    `layers` and `fed` have a row a hypothesis; `memory` has one a sentence, however many hypotheses look at it.
+    """
 
     layers: tuple[State, ...]
     fed: Tensor | None
     memory: Memory
+
+    def follow(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
+        memory = self.memory if sentences is None else select_rows(self.memory, sentences)
+        return DecoderState(select_rows(self.layers, rows), select_rows(self.fed, rows), memory)
 
 
 class RecurrentTranslator(nn.Module):
@@ -145,7 +152,7 @@ class RecurrentTranslator(nn.Module):
         values = self.dropout(values)
         keys = self.score.prepare(values) if self.attends else None
         mask = length_mask(batch.source_lengths, batch.source.shape[1])
-        return Memory(values, keys, mask, finals[-1].hidden), finals
+        return Memory(values, keys, None if bool(mask.all()) else mask, finals[-1].hidden), finals
 
     def start(self, batch: SourceBatch, trace: Any = None) -> DecoderState:
         """Read the source; the decoder's layers start from the encoder's last states.
@@ -237,8 +244,14 @@ class RecurrentTranslator(nn.Module):
         attended = torch.stack([weights for _, weights in steps], 1) if self.attends else None
         return torch.stack([features for features, _ in steps], 1), attended
 
-    def advance(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState, Tensor | None]:
-        """One step: (batch,) symbols -> features (batch, features size), next state, attention weights or None."""
+    def advance(
+        self, tokens: Tensor, state: DecoderState, *, attention: bool = True
+    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+        """One step: (rows,) symbols -> features (rows, features size), next state, attention (rows, source) or None.
+
+        Rows are the sentences of the state's memory, or as many for each, standing together. Attention costs nothing
+        extra here: it is given also where it is not wanted.
+        """
         return self._advance(self.dropout(self.target_embedding(tokens)), state)
 
     def _advance(
@@ -247,23 +260,27 @@ class RecurrentTranslator(nn.Module):
         context = weights = None
         if self.context_first:
             if self.attends:
-                query = state.layers[-1].hidden[:, None]  # where the decoder comes from
-                attended = self._look(query, state.memory)
-                context, weights = attended.context[:, 0], attended.weights[:, 0]
+                context, weights = self._look_once(state.layers[-1].hidden, state.memory)  # where it comes from
             else:
-                context = state.memory.summary
+                summary = state.memory.summary
+                context = summary.repeat_interleave(len(embedded) // max(1, len(summary)), 0)
         parts = [part for part in (embedded, context, state.fed) if part is not None]
         hidden, layers = self.decoder.step(torch.cat(parts, -1), state.layers, watch)  # (batch, hidden)
         if self.attends and not self.context_first:
-            attended = self._look(hidden[:, None], state.memory)
-            context, weights = attended.context[:, 0], attended.weights[:, 0]
+            context, weights = self._look_once(hidden, state.memory)
         features = self._read_out(hidden, context, embedded)
         fed = features if self.settings.input_feeding else None
         return features, DecoderState(layers, fed, state.memory), weights
 
     def _look(self, query: Tensor, memory: Memory) -> Attended:
         assert memory.keys is not None
-        return attend(self.score(query, memory.keys), memory.values, memory.mask[:, None])
+        mask = None if memory.mask is None else memory.mask[:, None]
+        return attend(self.score(query, memory.keys), memory.values, mask)
+
+    def _look_once(self, query: Tensor, memory: Memory) -> Attended:
+        """One look a row: the rows of a sentence are the queries of one block; (rows, d) -> (rows, …)."""
+        context, weights = self._look(query.view(len(memory.values), -1, query.shape[1]), memory)
+        return Attended(context.flatten(0, 1), weights.flatten(0, 1))
 
     def _read_out(self, hidden: Tensor, context: Tensor | None, embedded: Tensor) -> Tensor:
         """What the output layer sees: tanh(W [hidden; context; embedded]), each part where the decoder has it."""

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from seqloom.batches.collate import PairBatch, SourceBatch
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
-from seqloom.nn.multihead import KeysValues
+from seqloom.nn.multihead import KeysValues, Past
+from seqloom.nn.recurrent import select_rows
 from seqloom.nn.transformer import TransformerLayer, TransformerStack
 from seqloom.settings import ModelSettings
 
@@ -102,11 +103,20 @@ class TransformerTranslatorSettings(TransformerSettings):
 
 
 class DecoderState(NamedTuple):
-    """All the decoder needs to go on: each layer's keys and values of what was said, and of the source."""
+    """All the decoder needs to go on: each layer's keys and values of what was said, and of the source.
 
-    past: tuple[KeysValues, ...] | None
+    `past` has a row a hypothesis; `memory` and `mask` have one a sentence, however many hypotheses look at it.
+    """
+
+    past: tuple[KeysValues, ...] | Past | None
     memory: tuple[KeysValues, ...]
     mask: Tensor | None
+
+    def follow(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
+        past = self.past.follow(rows) if isinstance(self.past, Past) else select_rows(self.past, rows)
+        if sentences is None:
+            return self._replace(past=past)
+        return DecoderState(past, select_rows(self.memory, sentences), select_rows(self.mask, sentences))
 
 
 class TransformerTranslator(nn.Module):
@@ -142,7 +152,12 @@ class TransformerTranslator(nn.Module):
         mask = _key_mask(batch.source_lengths, batch.source.shape[1])
         watch = None if trace is None else _watcher(trace, "encoder", "source", "source")
         encoded, _ = self.encoder(self.source_embedding(batch.source), mask, watch=watch)
-        return DecoderState(None, self.decoder.prepare(encoded), mask)
+        past = None if torch.is_grad_enabled() else self._no_past(encoded)  # gradients need tensors of their own
+        return DecoderState(past, self.decoder.prepare(encoded), mask)
+
+    def _no_past(self, encoded: Tensor) -> Past:
+        s = self.settings
+        return Past.empty(encoded, len(encoded), size=s.size, num_layers=s.decoder_layers, num_heads=s.num_heads)
 
     # -- writing the target ------------------------------------------------------------------------------------------
 
@@ -170,17 +185,28 @@ class TransformerTranslator(nn.Module):
         )
         return features, found[0] if found else features.new_empty(0)
 
-    def advance(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState, Tensor]:
-        """One step: (batch,) symbols -> features (batch, size), next state, attention (batch, source)."""
+    def advance(
+        self, tokens: Tensor, state: DecoderState, *, attention: bool = True
+    ) -> tuple[Tensor, DecoderState, Tensor | None]:
+        """One step: (rows,) symbols -> features (rows, size), next state, attention (rows, source) where it is wanted.
+
+        Rows are the sentences of the state's memory, or as many for each, standing together.
+        """
         found: list[Tensor] = []
-        features, past = self.decoder(
+        past = state.past.with_room() if isinstance(state.past, Past) else state.past
+        features, kept = self.decoder(
             self.target_embedding(tokens[:, None]),
-            past=state.past,
+            past=past.layers() if isinstance(past, Past) else past,
             memory=state.memory,
             memory_mask=state.mask,
-            watch=self._hearing(found, None),
+            watch=self._hearing(found, None) if attention else None,
         )
-        return features[:, 0], state._replace(past=past), found[0][:, 0]
+        if isinstance(past, Past):
+            past.length += 1
+        else:
+            past = kept
+        weights = found[0].flatten(0, 1) if attention else None  # (sentences, width, source) -> (rows, source)
+        return features[:, 0], state._replace(past=past), weights
 
     def _hearing(self, found: list[Tensor], also: Any) -> Any:
         """Keeps the mean over heads of the alignment layer's attention."""

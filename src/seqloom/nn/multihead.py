@@ -26,6 +26,75 @@ class KeysValues(NamedTuple):
     keys: Tensor
     values: Tensor
 
+    def append(self, keys: Tensor, values: Tensor) -> KeysValues:
+        """These and what follows them, in tensors of their own."""
+        return KeysValues(torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2))
+
+
+class Past:
+    """Keys and values of all layers of what a decoder has said so far, in one block: (room, rows, layers * 2 * size).
+
+    Time comes first, so the next position is written into room that is there already, and one copy of what is filled
+    reorders the rows of every layer. Room doubles when it runs out. It is a value all the same: whoever goes on from
+    one past for the second time gets a block of their own.
+    """
+
+    FIRST_ROOM = 16
+
+    def __init__(self, block: Tensor, *, num_layers: int, num_heads: int, length: int = 0) -> None:
+        self.block, self.num_layers, self.num_heads, self.length = block, num_layers, num_heads, length
+        self.continued = False
+
+    @classmethod
+    def empty(cls, like: Tensor, num_rows: int, *, size: int, num_layers: int, num_heads: int) -> Past:
+        block = like.new_empty(cls.FIRST_ROOM, num_rows, num_layers * 2 * size)
+        return cls(block, num_layers=num_layers, num_heads=num_heads)
+
+    def _moved(self, block: Tensor) -> Past:
+        return Past(block, num_layers=self.num_layers, num_heads=self.num_heads, length=self.length)
+
+    def follow(self, rows: Tensor) -> Past:
+        """Row i goes on from row `rows[i]`."""
+        block = self.block.new_empty(self.block.shape[0], len(rows), self.block.shape[2])
+        torch.index_select(self.block[: self.length], 1, rows, out=block[: self.length])
+        return self._moved(block)
+
+    def with_room(self) -> Past:
+        """The same, to be continued by one position."""
+        room = self.block.shape[0]
+        if self.length < room and not self.continued:
+            self.continued = True
+            return self._moved(self.block)
+        block = self.block.new_empty(max(room, 2 * self.length), *self.block.shape[1:])
+        block[: self.length] = self.block[: self.length]
+        return self._moved(block)
+
+    def layers(self) -> list[PastLayer]:
+        return [PastLayer(self, index) for index in range(self.num_layers)]
+
+
+class PastLayer:
+    """What one layer sees of a past, in the place of its `KeysValues`."""
+
+    def __init__(self, past: Past, index: int) -> None:
+        width = past.block.shape[2] // past.num_layers
+        block = past.block[:, :, index * width : (index + 1) * width].unflatten(2, (2, past.num_heads, -1))
+        self.block, self.length = block, past.length  # (room, rows, 2, heads, head size)
+
+    @property
+    def keys(self) -> Tensor:
+        return self._seen(self.length).keys
+
+    def _seen(self, length: int) -> KeysValues:
+        return KeysValues(*self.block[:length].permute(2, 1, 3, 0, 4))  # each (rows, heads, time, head size), no copy
+
+    def append(self, keys: Tensor, values: Tensor) -> KeysValues:
+        """Written into the block's room; what came before is not copied."""
+        end = self.length + keys.shape[2]
+        self.block[self.length : end, :, 0] = keys.permute(2, 0, 1, 3)
+        self.block[self.length : end, :, 1] = values.permute(2, 0, 1, 3)
+        return self._seen(end)
+
 
 def attend_heads(
     query: Tensor,
@@ -120,7 +189,7 @@ class SelfAttention(nn.Module):
         self,
         inputs: Tensor,
         mask: Tensor | None = None,
-        past: KeysValues | None = None,
+        past: KeysValues | PastLayer | None = None,
         *,
         watch: WatchHeads | None = None,
     ) -> tuple[Tensor, KeysValues]:
@@ -135,12 +204,13 @@ class SelfAttention(nn.Module):
         query, keys, values = (split_heads(part, self.num_heads) for part in self.project(inputs).chunk(3, -1))
         offset = 0 if past is None else past.keys.shape[2]
         query, keys = self.positions.rotate(query, offset), self.positions.rotate(keys, offset)
+        memory = KeysValues(keys, values)
         if past is not None:
-            keys, values = torch.cat([past.keys, keys], 2), torch.cat([past.values, values], 2)
+            memory = past.append(keys, values)
+            keys = memory.keys
             if self.causal and query.shape[2] > 1:
                 allowed = causal_mask(keys.shape[2], keys.device)[offset:]
                 mask = allowed if mask is None else mask & allowed
-        memory = KeysValues(keys, values)
         context = attend_heads(
             query,
             memory,
@@ -173,8 +243,15 @@ class CrossAttention(nn.Module):
     def forward(
         self, inputs: Tensor, memory: KeysValues, mask: Tensor | None, *, watch: WatchHeads | None = None
     ) -> Tensor:
-        """(batch, target, size), prepared memory -> (batch, target, size)."""
-        query = split_heads(self.query(inputs), self.num_heads)
+        """(batch, target, size), prepared memory -> (batch, target, size).
+
+        With one target position and more rows than the memory has sentences, the rows of a sentence stand together and
+        are the queries of one block: (sentences * width, 1, size) looks as (sentences, width, size).
+        """
+        sentences = memory.keys.shape[0]
+        grouped = inputs if len(inputs) == sentences else inputs.view(sentences, -1, inputs.shape[2])
+        query = split_heads(self.query(grouped), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         watch = _unseen if watch is None and self.plain else watch
-        return self.output(join_heads(attend_heads(query, memory, mask, dropout=dropout, watch=watch)))
+        context = join_heads(attend_heads(query, memory, mask, dropout=dropout, watch=watch))
+        return self.output(context.view(inputs.shape))

@@ -28,7 +28,7 @@ from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import MODELS
 from seqloom.text.sides import load_sides, natural_text, save_sides
-from seqloom.text.special import BOS, EOS
+from seqloom.text.special import BOS, EOS, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
@@ -125,24 +125,29 @@ class Translation:
         lengths = np.array([len(row) + 1 for row in sources], np.int64)
         rows = settings.beam_size if settings.method == "beam" else 1
         answers: dict[int, Translated] = {}
-        replace = settings.unknown == "replace" and model.attends
         for indices in sorted_batches(lengths, max(1, settings.batch_tokens * 5 // max(rows, 5))):
             asked = [int(i) for i in indices if sources[i]]
             for index in set(map(int, indices)) - set(asked):  # nothing but spaces: nothing to say
                 answers[index] = Translated(texts[index], [Hypothesis([], 0.0, 0.0)], [""])
             if asked:
                 batch = collate_sources([sources[i] for i in asked])
-                found = decode(model, batch, settings, keep_attention=replace, numbers=asked)
+                found = decode(model, batch, settings, numbers=asked)
                 for index, hypotheses in zip(asked, found, strict=True):
-                    shown = [self._show(texts[index], h) for h in hypotheses]
+                    shown = [self._show(model, texts[index], h, settings) for h in hypotheses]
                     answers[index] = Translated(texts[index], hypotheses, shown)
             if progress is not None:
                 progress(len(answers))
         return [answers[index] for index in range(len(texts))]
 
-    def _show(self, source: str, hypothesis: Hypothesis) -> str:
-        """Natural text; an unknown symbol becomes the source word it was looking at, where attention tells."""
-        attention = None if hypothesis.attention is None else hypothesis.attention.numpy()
+    def _show(self, model: Any, source: str, hypothesis: Hypothesis, settings: DecodingSettings) -> str:
+        """Natural text; an unknown symbol becomes the source word it was looking at, where attention tells.
+
+        Few answers hold an unknown symbol. Only those are led through the model again, to see where it looked.
+        """
+        attention = None
+        if UNK_ID in hypothesis.tokens and settings.unknown == "replace" and model.attends:
+            with torch.inference_mode():
+                attention = model.align(collate_pairs([self.source.encode(source)], [hypothesis.tokens]))[0].numpy()
         return natural_text(source, hypothesis.tokens, attention, self.source, self.target)
 
     # -- quality ------------------------------------------------------------------------------------------------------
