@@ -224,7 +224,7 @@ class RecurrentTranslator(nn.Module):
             state.layers[0],
             memory.values,
             memory.keys,
-            memory.mask,
+            memory.keys.new_ones(memory.keys.shape[:2], dtype=torch.bool) if memory.mask is None else memory.mask,
             context_first=self.context_first,
             readout=readout,
             kept=kept,
