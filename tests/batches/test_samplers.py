@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from seqloom.batches import samplers
-from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
+from seqloom.batches.samplers import BucketSampler, Position, order_by_length, padding_share, sorted_batches
 
 quick = settings(deadline=None, max_examples=50)
 lengths_of_pairs = st.integers(0, 53).flatmap(lambda n: arrays(np.int64, (n, 2), elements=st.integers(1, 29)))
@@ -133,10 +133,14 @@ def test_batches_per_epoch_of_many_pools_is_an_estimate() -> None:
 def test_little_padding_on_captions() -> None:
     lengths = captions(29_000)
     batches = epoch_of(BucketSampler(lengths, batch_tokens=2_048, seed=3), 0)
-    assert padding_share(batches, lengths[:, 1]) < 0.03  # the side that decides, and that the output layer pays for
-    assert np.mean([padding_share(batches, lengths[:, side]) for side in (0, 1)]) < 0.10
+    assert padding_share(batches, lengths).max() < 0.04
     unsorted = np.array_split(np.arange(len(lengths)), len(batches))
     assert padding_share(unsorted, lengths[:, 1]) > 0.3
+
+
+def test_order_by_length_by_hand() -> None:
+    lengths = np.array([[3, 2], [1, 3], [2, 2], [2, 1], [3, 3], [1, 2]])
+    assert order_by_length(lengths).tolist() == [3, 2, 5, 1, 4, 0]  # up to 2: excess falls; up to 3: it rises
 
 
 def test_padding_share_by_hand() -> None:

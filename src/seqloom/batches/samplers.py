@@ -67,7 +67,7 @@ class BucketSampler:
         fit, random = self._fit(lengths), self._random(epoch, number + 1)
         order = random.permutation(np.flatnonzero(fit))
         lengths, examples = lengths[order], examples[order]
-        order = np.lexsort((*lengths.T[:-1], lengths[:, -1]))  # by target, then source length
+        order = order_by_length(lengths)
         cut = list(self._cut(examples[order], lengths[order].max(1, initial=0).tolist()))
         batches = [cut[index] for index in random.permutation(len(cut))]
         self._last = ((epoch, number), batches)
@@ -106,6 +106,15 @@ class BucketSampler:
         """Epochs, and the share of the one begun."""
         within = position.batch / max(1, len(self.pool(position.epoch, position.pool))) if position.batch else 0.0
         return position.epoch + (position.pool + within) / max(1, self.num_pools)
+
+
+def order_by_length(lengths: np.ndarray) -> np.ndarray:
+    """By the longer side, then by how much one side is longer than the other, up and down in turns.
+
+    Neighbours are alike on both sides, also where the longer side grows by one: little is padded wherever it is cut.
+    """
+    longest, excess = lengths.max(1, initial=0), lengths[:, 0] - lengths[:, -1]
+    return np.lexsort((np.where(longest % 2, excess, -excess), longest))
 
 
 def sorted_batches(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
