@@ -283,7 +283,7 @@ class _Layer(torch.autograd.Function):
         ctx.packed, ctx.packing, ctx.num_parts, ctx.shape = packed, packing, num_parts, inputs.shape
         outputs = data.new_zeros(batch * time, data.shape[1]) if len(data) < batch * time else torch.empty_like(data)
         outputs.index_copy_(0, packing.positions, data)
-        return outputs.view(batch, time, -1), *finals
+        return outputs.view(batch, time, data.shape[1]), *finals
 
     @staticmethod
     @torch.autograd.function.once_differentiable

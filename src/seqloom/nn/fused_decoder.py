@@ -120,7 +120,7 @@ class _AdditiveLooks(_DotLooks):
 def unpacked(rows: Tensor, packing: Packing, shape: torch.Size) -> Tensor:
     """Rows of all steps -> (batch, time, size), zero at padding; `shape` begins with (batch, time)."""
     padded = rows.new_zeros(shape[0] * shape[1], rows.shape[1])
-    return padded.index_copy_(0, packing.positions, rows).view(shape[0], shape[1], -1)
+    return padded.index_copy_(0, packing.positions, rows).view(shape[0], shape[1], rows.shape[1])
 
 
 class _Plan(NamedTuple):
