@@ -111,6 +111,8 @@ def positions(like: Tensor) -> Tensor:
 def load_into(model: nn.Module, weights: dict[str, Tensor], spec: TransformerSpec) -> None:
     """Weights into a model whose encoder and decoder are fairseq's or M2M100's; a missing or odd tensor is an error."""
     named: dict[str, Any] = converted(weights, spec)
+    if hasattr(model, "upgrade_state_dict"):  # fairseq takes weights without a version for old ones, and drops norms
+        named |= {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
     missing, unexpected = model.load_state_dict(named, strict=False)
     left = [name for name in missing if not name.startswith(("shared.", "decoder.output_projection"))]
     left = [name for name in left if not name.endswith(("embed_positions._float_tensor", ".version"))]
