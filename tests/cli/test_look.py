@@ -161,3 +161,12 @@ def test_gates_still_take_their_options(tiny_run: Path, capsys: pytest.CaptureFi
     assert out != said(capsys, tiny_run, "gates", TEXT)[0]
     _, err = said(capsys, tiny_run, "gates", TEXT, "--layer", "5", code=2)
     assert "no gates of encoder.5" in err
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Even the model is looked for later."""
+    for view in ("heads", "lengths"):
+        _, err = said(capsys, tmp_path / "no-model", view, "--save", "heads.gif", code=1)
+        assert "heads.gif: a picture must end in" in err

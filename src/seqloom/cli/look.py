@@ -100,6 +100,10 @@ def look(
     _check(
         view, texts, {name for name, value in given.items() if value is not None and value is not False and value != ()}
     )
+    if save is not None:  # before anything that takes time
+        from seqloom.inspection.draw import checked_path
+
+        checked_path(save)
     if view == "lengths":
         shown = _lengths([model, *compare], data, test, save)
     elif view == "heads":

@@ -151,7 +151,7 @@ def panels(
 ) -> Path:
     """Draw several heat maps in one figure, `across` of them side by side (as many as fit a page if None)."""
     assert items, "no panel to draw"
-    target = _checked_path(path)
+    target = checked_path(path)
     with _look():
         places = [_place(item) for item in items]
         wide, high = max(p.width for p in places), max(p.height for p in places)
@@ -373,7 +373,7 @@ def blocks(
     empty, outside the frame. `unlabelled` is added to the caption where cells are too small for labels.
     """
     assert items, "no block to draw"
-    target = _checked_path(path)
+    target = checked_path(path)
     with _look():
         most = max(len(line) for item in items for line in item.lines)
         longest = max(max(len(item.rows), len(item.columns)) for item in items)
@@ -539,7 +539,7 @@ def bands(
     the time axis stand below each column.
     """
     assert items, "no band to draw"
-    target = _checked_path(path)
+    target = checked_path(path)
     for item in items:
         assert np.asarray(item.matrix).shape[0] == len(columns), f"{item.title}: time steps and labels differ"
     with _look():
@@ -665,7 +665,7 @@ def lines(
     """
     drawn = {name: sorted((float(x), float(y)) for x, y in points) for name, points in series.items() if points}
     assert drawn, "no point to draw"
-    target = _checked_path(path)
+    target = checked_path(path)
     with _look():
         names = list(drawn)
         apart = 0.19
@@ -866,7 +866,7 @@ def _look(*, fallback: bool = True) -> Iterator[None]:
         yield
 
 
-def _checked_path(path: str | Path) -> Path:
+def checked_path(path: str | Path) -> Path:
     """The path, once we know that a picture can be written there."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
