@@ -168,5 +168,5 @@ def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
 ) -> None:
     """Even the model is looked for later."""
     for view in ("heads", "lengths"):
-        _, err = said(capsys, tmp_path / "no-model", view, "--save", "heads.gif", code=1)
+        _, err = said(capsys, tmp_path / "no-model", view, "--save", "heads.gif", code=2)
         assert "heads.gif: a picture must end in" in err
