@@ -26,7 +26,7 @@ def work() -> Any:
 
 
 def test_the_file_holds_the_batches_of_the_loop(work: Any, tmp_path: Path) -> None:
-    num_batches = work.batches_per_epoch(0) + 3  # on into the second epoch
+    num_batches = round(work.batches_per_epoch()) + 3  # on into the second epoch
     write_batches(tmp_path / "batches.npz", work, num_batches)
     file = BatchFile(tmp_path / "batches.npz")
     assert len(file) == num_batches

@@ -63,8 +63,9 @@ def test_reversal_is_learned(
 ) -> None:
     """Unseen strings come out backwards: at least 9 in 10 exactly, from each cell, score, order and decoder."""
     task, train, valid = corpora
+    steps = 480 if kind == "cell-elman_sigmoid" else 240  # its gradients fade soonest
     settings = TrainingSettings(
-        steps=240, batch_tokens=420, learning_rate=1e-2, schedule="cosine", warmup_steps=10, validate_every=240,
+        steps=steps, batch_tokens=420, learning_rate=1e-2, schedule="cosine", warmup_steps=10, validate_every=steps,
         validation_sentences=60, samples=0, log_every=1000,
     )  # fmt: skip
     torch.manual_seed(3)
