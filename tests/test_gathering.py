@@ -172,12 +172,12 @@ def test_the_faster_is_measured_once_and_kept(
     (kept,) = (tmp_path / "cache" / "paces").iterdir()
     found = json.loads(kept.read_text())
     assert found["seconds"].keys() == {"1", "2"}
-    started = read_journal(tmp_path / "first" / "journal.jsonl")[0]
+    started = next(iter(read_journal(tmp_path / "first" / "journal.jsonl")))
     assert started["processes"] == found["processes"]
     kept.write_text(json.dumps({"processes": 3 - found["processes"]}))  # the other one, next time
     train(recipe, tmp_path / "second")
     assert "a step takes" not in capsys.readouterr().err
-    assert read_journal(tmp_path / "second" / "journal.jsonl")[0]["processes"] == 3 - found["processes"]
+    assert next(iter(read_journal(tmp_path / "second" / "journal.jsonl")))["processes"] == 3 - found["processes"]
 
 
 def test_what_is_not_measured(tmp_path: Path) -> None:

@@ -44,13 +44,15 @@ def train(
         restart: throw away what the run folder holds and begin again.
     """
     run, outside = run_folder(recipe, run), launched()
-    if outside is not None and outside.rank:
+    finished = (run / "model" / "config.json").is_file()
+    if outside is not None and outside.rank and not (resume and finished):
         outside.wait()  # for the leader to have written what all start from
         follow_run(run, lambda: outside)
+        outside.wait()  # and the model
         return Predictor.load(run)
     recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
-    if resume and (run / "model" / "config.json").is_file():
-        return Predictor.load(run)  # it was finished already
+    if resume and finished:
+        return Predictor.load(run)
     task_kind = TASKS[recipe.task][0]
 
     # prepare
@@ -79,7 +81,7 @@ def train(
     # save
     save_model(run / "model", recipe, task, model, done)
     if outside is not None:
-        outside.wait()  # for nobody to look for the model too soon
+        outside.wait()  # nobody looks for the model too soon
     say(f"trained in {duration(done.seconds)}{_memory(done)}")
     return Predictor.load(run)
 
