@@ -28,7 +28,7 @@ types: setup
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
