@@ -300,7 +300,7 @@ def train_table(found: dict[str, Any]) -> str:
     other = [name for name, one in found["trainers"].items() if not one["same_batches"]]
     several = sorted({count for one in found["trainers"].values() for count in one["processes"]} - {1})
     if several:
-        notes.append(f"seqloom chose to train in {several[-1]} processes of one machine; the others are one process.")
+        notes.append(f"seqloom trained in {several[-1]} processes of one machine; the others are one process.")
     if other:
         notes.append(f"**Not the same batches: {', '.join(other)}.**")
     return (
