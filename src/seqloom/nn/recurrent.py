@@ -20,6 +20,8 @@ from seqloom.nn.masks import length_mask
 
 Watch = Callable[[str, Gates], None]  # called with a layer's name and the gates of all its steps, (batch, time, units)
 
+FUSED_FROM = 256  # units: below it torch's compiled loop trains faster, its steps being too short for calls from Python
+
 
 def select_rows(state: Any, rows: Tensor) -> Any:
     """Pick rows of every tensor in nested tuples: how beam search follows its survivors, for any state."""
@@ -127,8 +129,8 @@ class RecurrentLayer(nn.Module):
         cells = self._cells()
         states = self.start(inputs) if states is None else states
         if watch is None and not self.plain:
-            trains_here = torch.is_grad_enabled() and inputs.device.type == "cpu"
-            run_fast = run_fused if trains_here or cells[0].kernel is None else run_compiled
+            large = cells[0].hidden_size >= FUSED_FROM and torch.is_grad_enabled() and inputs.device.type == "cpu"
+            run_fast = run_fused if large or cells[0].kernel is None else run_compiled
             return run_fast(cells, inputs, states, lengths)
         runs = []
         for name, cell, state in zip(self.names, cells, states, strict=True):
