@@ -17,7 +17,7 @@ import yaml
 
 from conftest import tiny_recipe
 from seqloom import gathering
-from seqloom.errors import RunError
+from seqloom.errors import RunError, UserError
 from seqloom.experiment import train
 from seqloom.gathering import _decided, _planned_seconds
 from seqloom.tasks.translate import TranslationWork
@@ -154,6 +154,15 @@ def test_a_launcher_starts_the_processes(tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], said
     train(tiny_recipe(processes=2), tmp_path / "alone")
     assert same(tmp_path / "run", tmp_path / "alone")
+
+
+def test_half_a_launcher_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(UserError, match=r"MASTER_ADDR, MASTER_PORT is not set .* unset WORLD_SIZE to train alone"):
+        train(tiny_recipe(), tmp_path / "run")
 
 
 # -- how many --------------------------------------------------------------------------------------------------------

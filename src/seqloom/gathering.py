@@ -22,6 +22,7 @@ import torch
 
 import seqloom
 from seqloom.batches.shards import cache_folder
+from seqloom.errors import UserError
 from seqloom.files import read_json, write_atomically
 from seqloom.machine import num_cores
 from seqloom.nn.plain import use_plain_paths
@@ -51,9 +52,16 @@ def prepared(recipe: Recipe, task: Any) -> tuple[Any, torch.nn.Module]:
 
 def launched() -> JoinedTeam | None:
     """The team that a launcher started, if one did."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size == "1":
         return None
-    return JoinedTeam(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing or not size.isdigit():
+        raise UserError(
+            f"WORLD_SIZE is {size}, so other processes are expected, but {', '.join(missing) or 'it'} is not set as a "
+            "launcher such as torchrun sets it; unset WORLD_SIZE to train alone"
+        )
+    return JoinedTeam(int(os.environ["RANK"]), int(size))
 
 
 @contextmanager

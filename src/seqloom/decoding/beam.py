@@ -10,10 +10,8 @@ from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings, length_normaliser
-from seqloom.decoding.steps import Best, Hypothesis, Steppable, Steps, limits
+from seqloom.decoding.steps import KEEP, Best, Hypothesis, Steppable, Steps, limits
 from seqloom.text.special import BOS_ID, EOS_ID
-
-KEEP = 0.85  # sentences that are done are carried along until fewer than this share is left: leaving costs a copy
 
 
 def coverage_bonus(coverage: Tensor, penalty: float) -> Tensor:

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings
-from seqloom.decoding.steps import Hypothesis, Steppable, Steps, limits
+from seqloom.decoding.steps import KEEP, Hypothesis, Steppable, Steps, limits
 from seqloom.text.special import BOS_ID, EOS_ID
 
-KEEP = 0.85  # rows that ended are carried along until fewer than this share is left: leaving costs a copy of the rest
 Choose = Callable[[Tensor, Tensor], Tensor]  # (rows, symbols) log probabilities, (rows,) sentence -> (rows,) symbols
 
 

@@ -12,6 +12,7 @@ from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
+KEEP = 0.85  # what is done is carried along until fewer than this share is left: leaving costs a copy of the rest
 GROUPS = 128  # into which a large vocabulary is dealt, to find its best symbols group by group
 
 

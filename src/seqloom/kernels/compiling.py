@@ -7,7 +7,6 @@ the result is kept beside the module, or in the user's cache where that cannot b
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,8 +14,12 @@ from typing import Any
 
 @cache
 def can_compile() -> bool:
-    """Whether Numba is installed."""
-    return importlib.util.find_spec("numba") is not None
+    """Whether Numba is there and works with what else is installed."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
