@@ -26,6 +26,7 @@ LEVELS = {
     "decoding.settings": 2,
     "batches": 3,
     "kernels": 3,
+    "vectors": 4,  # may use kernels and batches
     "nn": 4,
     "models": 5,
     "losses": 6,
@@ -57,6 +58,7 @@ WITHOUT_TORCH = (
     "machine",
     "corpus",
     "text",
+    "vectors",
     "decoding.settings",
     "evaluation",
     "inspection",

@@ -27,6 +27,7 @@ from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import MODELS
+from seqloom.text.recutting import Recutter
 from seqloom.text.sides import load_sides, natural_text, save_sides
 from seqloom.text.special import BOS, EOS, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
@@ -94,6 +95,19 @@ class Translation:
         sides: dict[str, Encode] = {"source": self.source.encode_many, "target": self.target.encode_many}
         sizes = (len(self.source), len(self.target))
         return EncodedPairs(**write_shard((pair[:2] for pair in read_pairs(corpus)), sides, sizes, key, progress))
+
+    def encode_for_training(self, corpus: CorpusSettings, seed: int) -> EncodedPairs:
+        """The same; with `text.dropout` the corpus several times over, each time cut into other pieces."""
+        text = self.source.settings
+        if not text.dropout:
+            return self.encode(corpus)
+        key = "\n".join([fingerprint(corpus), self.source.to_json(), self.target.to_json(), f"recut {seed}"])
+        sides: dict[str, Encode] = {
+            side: Recutter(tokenizer, text.dropout, seed).encode_many
+            for side, tokenizer in (("source", self.source), ("target", self.target))
+        }
+        pairs = (pair[:2] for _ in range(text.segmentations) for pair in read_pairs(corpus))
+        return EncodedPairs(**write_shard(pairs, sides, (len(self.source), len(self.target)), key))
 
     # -- model --------------------------------------------------------------------------------------------------------
 
@@ -277,7 +291,7 @@ class TranslationWork:
         self, task: Translation, train: CorpusSettings, valid: CorpusSettings, s: TrainingSettings, seed: int
     ) -> None:
         self.task, self.settings = task, s
-        self.train, self.valid = task.encode(train), task.encode(valid)
+        self.train, self.valid = task.encode_for_training(train, seed), task.encode(valid)
         self.sampler = BucketSampler(
             self.train.lengths, batch_tokens=s.batch_tokens, seed=seed, max_length=s.max_length
         )

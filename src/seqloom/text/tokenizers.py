@@ -56,6 +56,8 @@ class TextSettings(Settings):
         joint: one tokenizer for both languages of a pair.
         normalise: the Unicode form of the text.
         lowercase: whether case is dropped.
+        dropout: for BPE, the chance that two pieces of a training text stay apart that are else glued together.
+        segmentations: with dropout, how many times the training texts are cut, each time in another way.
     """
 
     tokenizer: Literal["word", "character", "bpe", "unigram"] = "bpe"
@@ -64,6 +66,8 @@ class TextSettings(Settings):
     joint: bool = True
     normalise: Literal["nfc", "nfkc", "none"] = "nfc"
     lowercase: bool = False
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    segmentations: int = Field(default=16, ge=1, le=1000)
 
     @model_validator(mode="after")
     def _consistent(self) -> TextSettings:
@@ -74,6 +78,8 @@ class TextSettings(Settings):
             )
         if self.min_frequency > 1 and self.tokenizer == "unigram":
             raise ValueError("min_frequency does nothing for tokenizer unigram; remove it or choose bpe")
+        if self.dropout and self.tokenizer != "bpe":
+            raise ValueError(f"dropout is for tokenizer bpe and does nothing for {self.tokenizer}; remove it")
         return self
 
 
@@ -218,6 +224,20 @@ class Tokenizer:
             batch = [_clean(text) for text in texts[first : first + 8192]]
             encoded += [encoding.ids for encoding in self._backend.encode_batch_fast(batch, add_special_tokens=False)]
         return encoded
+
+    def chunks(self, text: str) -> list[str]:
+        """The parts of the normalised text that are cut into pieces one by one: words with the "▁" before them."""
+        normalised = self._backend.normalizer.normalize_str(_clean(text))
+        return [part for part, _ in self._backend.pre_tokenizer.pre_tokenize_str(normalised)]
+
+    def ids(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of pieces; one that is not in the vocabulary is unknown."""
+        found = map(self._backend.token_to_id, pieces)
+        return [UNK_ID if index is None else index for index in found]
+
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs that BPE learned to glue together, in order."""
+        return [(left, right) for left, right in json.loads(self._backend.to_str())["model"].get("merges", [])]
 
     def encode_detailed(self, text: str) -> Detailed:
         """The ids of a text, and for each the characters and the word of the original text that it stands for."""

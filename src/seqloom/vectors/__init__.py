@@ -1,0 +1,1 @@
+"""Words as vectors: counted, predicted, compared."""
