@@ -10,7 +10,7 @@ from seqloom.settings import ModelSettings, Settings
 
 
 class SubwordSettings(Settings):
-    """Pieces of words that have vectors of their own (Bojanowski et al. 2017): a word is the mean of itself and them."""
+    """Pieces of words with vectors of their own (Bojanowski et al. 2017): a word is the mean of itself and them."""
 
     shortest: int = Field(3, ge=1, le=10, description="characters of the shortest piece, the marks < and > included")
     longest: int = Field(6, ge=1, le=20, description="characters of the longest piece")
