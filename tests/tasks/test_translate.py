@@ -125,3 +125,18 @@ def test_joint_and_separate_vocabularies(tmp_path: Path) -> None:
     loaded = Translation.load(tmp_path)
     assert loaded.source is loaded.target
     assert loaded.source.encode("a b") == joint.source.encode("a b")
+
+
+def test_text_dropout_trains_on_several_cuts_and_validates_on_the_usual_one() -> None:
+    text = TextSettings(vocabulary_size=300, dropout=0.2, segmentations=3)
+    train = CorpusSettings(grammar="en-es", split="train", size=200)
+    task = Translation.learn(train, text)
+    usual, cut = task.encode(train), task.encode_for_training(train, seed=1)
+    assert len(cut.lengths) == 3 * len(usual.lengths)
+    for row in range(0, 200, 20):
+        copies = [cut.target[row + 200 * copy].tolist() for copy in range(3)]
+        assert {task.target.decode(ids) for ids in copies} == {task.target.decode(usual.target[row].tolist())}
+    assert cut.lengths[:].sum() > 3 * usual.lengths[:].sum()
+    work = TranslationWork(task, train, train, TrainingSettings(steps=1), seed=1)
+    assert len(work.train.lengths) == 600
+    assert len(work.valid.lengths) == 200
