@@ -177,7 +177,7 @@ def test_an_interrupt_does_not_change_the_average(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint an interrupt adds at an odd step must not enter the mean of the last ones."""
-    from seqloom.training.loop import Stopped
+    from seqloom.errors import Stopped
 
     original, count = TranslationWork.loss, 0
 

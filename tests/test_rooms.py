@@ -18,7 +18,7 @@ LEVELS = {
     "errors": 0,
     "settings": 1,
     "files": 1,
-    "folders": 1,
+    "folders": 2,
     "answers": 1,
     "machine": 1,
     "corpus": 2,

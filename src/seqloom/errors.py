@@ -27,6 +27,14 @@ class RunError(SeqloomError):
     """The input was fine, but the work could not be finished (numbers exploded, the disk is full …)."""
 
 
+class Stopped(Exception):
+    """The user asked a run to stop; a checkpoint is saved and it can be resumed."""
+
+    def __init__(self, where: str, signal_number: int) -> None:
+        self.where, self.signal_number = where, signal_number
+        super().__init__(f"stopped after {where}")
+
+
 class DataError(UserError):
     """A problem in a data file, shown as `path:line: message`."""
 

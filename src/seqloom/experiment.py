@@ -20,10 +20,12 @@ from seqloom.gathering import gathered, launched, prepared
 from seqloom.predictor import FORMAT, Predictor
 from seqloom.recipe import Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
+from seqloom.tasks.embed import train_vectors
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
 from seqloom.training.loop import Progressed, fit
 from seqloom.training.memory import peak_memory
 from seqloom.training.progress import duration, say
+from seqloom.vectors.table import WordVectors
 
 
 def train(
@@ -33,7 +35,7 @@ def train(
     overrides: Sequence[str] = (),
     resume: bool = False,
     restart: bool = False,
-) -> Predictor:
+) -> Predictor | WordVectors:
     """Train what the recipe describes and return the finished model, ready to answer.
 
     Args:
@@ -52,7 +54,9 @@ def train(
         return Predictor.load(run)
     recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
     if resume and finished:
-        return Predictor.load(run)
+        return WordVectors.load(run / "model") if recipe.task == "embed" else Predictor.load(run)
+    if recipe.task == "embed":
+        return train_vectors(recipe, run, resume=resume)
     task_kind = TASKS[recipe.task][0]
 
     # prepare
@@ -113,8 +117,10 @@ def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: boo
         return load_recipe(kept)
     parsed = load_recipe(recipe, overrides)
     finished, found = (run / "model" / "config.json").is_file(), checkpoints_in(run)
-    if (finished or found) and not restart:
-        what = "a finished run" if finished else f"an unfinished run, at step {found[-1].step:,}"
+    begun = any((run / "checkpoints").glob("*"))
+    if (finished or begun) and not restart:
+        unfinished = "an unfinished run" + (f", at step {found[-1].step:,}" if found else "")
+        what = "a finished run" if finished else unfinished
         go_on = "" if finished else "--resume goes on with it, "
         raise UserError(f"{run}: holds {what}; {go_on}--restart throws it away, --run DIR uses another folder")
     _clear(run)

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from seqloom.errors import UserError, did_you_mean
+from seqloom.files import read_json
 
 EXPORTED = "seqloom.json"  # our description of an exported model; CTranslate2 has a config.json of its own
 
@@ -23,6 +24,15 @@ def find_model(path: str | Path) -> Path:
         near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such model or run folder{near}")
     raise UserError(f"{path}: not a model folder (it has no config.json) nor a run with a model")
+
+
+def task_of(model: Path) -> str:
+    """What a model folder's model does; "" where its description does not say."""
+    try:
+        config = read_json(model / "config.json")
+    except UserError:
+        return ""  # whoever loads it tells what is wrong
+    return str(config.get("task", "")) if isinstance(config, dict) else ""
 
 
 def fingerprint(model: Path) -> str:

@@ -39,6 +39,8 @@ class Predictor:
         if config.get("format") != FORMAT:
             found = config.get("format")
             raise UserError(f"{folder}/config.json: this seqloom reads model format {FORMAT}; the folder has {found!r}")
+        if config.get("task") == "embed":
+            raise UserError(f"{folder}: word vectors, which answer no text; ask 'seqloom embed neighbours {path} WORD'")
         kind = config["model"].get("kind")
         if not isinstance(kind, str) or kind not in MODELS:
             raise UserError(f"{folder}/config.json: " + one_of("model.kind", kind, MODELS))

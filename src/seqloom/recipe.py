@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import Field, SerializeAsAny, model_validator
 
+from seqloom.corpus.plain import PlainTextSettings
 from seqloom.corpus.readers import CorpusSettings
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import RecipeError, UserError, one_of
 from seqloom.folders import refuse_exported
-from seqloom.models import MODELS
 from seqloom.settings import ModelSettings, Settings, apply_overrides, check, read_yaml
 from seqloom.text.tokenizers import TextSettings
 from seqloom.training.settings import TrainingSettings
+from seqloom.vectors.settings import VECTOR_MODELS, VectorTrainingSettings, WordsSettings
 
 
 class DataSettings(Settings):
@@ -43,41 +44,88 @@ class DataSettings(Settings):
         return {"train": self.train, "valid": self.valid, **self.test}
 
 
+class VectorDataSettings(Settings):
+    """The text that words are met in, and the files that tell how good their vectors are."""
+
+    train: PlainTextSettings
+    test: dict[str, str] = Field(default_factory=dict)
+
+
 class Recipe(Settings):
-    """Everything a run needs."""
+    """Everything a run needs. What its sections say depends on the task."""
 
     description: str = ""
-    task: Literal["translate"] = "translate"
+    task: str = "translate"
     seed: int = Field(1, ge=0, lt=2**63)
+    data: Any
+    text: Any = None
+    model: SerializeAsAny[ModelSettings]
+    training: Any
+
+
+class TranslationRecipe(Recipe):
+    """Text to text: translation, summarising, spelling to sound, inflection."""
+
     data: DataSettings
     text: TextSettings = TextSettings()
-    model: SerializeAsAny[ModelSettings]
     training: TrainingSettings
     decoding: DecodingSettings = DecodingSettings()
 
 
+class EmbeddingRecipe(Recipe):
+    """Words to vectors, learned from running text."""
+
+    data: VectorDataSettings
+    text: WordsSettings = WordsSettings()
+    training: VectorTrainingSettings = VectorTrainingSettings()
+
+
+def _translators() -> dict[str, type[ModelSettings]]:
+    from seqloom.models import MODELS  # with torch, which words as vectors do without
+
+    return {kind: settings for kind, (settings, _) in MODELS.items()}
+
+
+RECIPES: dict[str, tuple[type[Recipe], Callable[[], dict[str, type[ModelSettings]]]]] = {
+    "translate": (TranslationRecipe, _translators),
+    "embed": (EmbeddingRecipe, lambda: VECTOR_MODELS),
+}
+
+
 def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     """Plain values -> a checked recipe, or one error with every problem in it."""
+    task = values.get("task", "translate")
+    if task not in RECIPES:
+        raise RecipeError([one_of("task", task, RECIPES)], origin)
+    recipe_kind, kinds = RECIPES[task][0], RECIPES[task][1]()
     given = values.get("model", {})
     problems: list[str] = []
     model = ModelSettings()
     if not isinstance(given, Mapping):
         problems.append(f"model: must be a section with a kind; got {given!r}")
     elif "kind" not in given:
-        problems.append(f"model.kind is missing; it is one of {', '.join(sorted(MODELS))}")
-    elif given["kind"] not in MODELS:
-        problems.append(one_of("model.kind", given["kind"], MODELS))
+        problems.append(f"model.kind is missing; it is one of {', '.join(sorted(kinds))}")
+    elif given["kind"] not in kinds:
+        problems.append(one_of("model.kind", given["kind"], kinds))
     else:
-        model, problems = check(MODELS[given["kind"]][0], given, "model")
-    recipe, others = check(Recipe, {**values, "model": model or ModelSettings()})
+        model, problems = check(kinds[given["kind"]], given, "model")
+    recipe, others = check(recipe_kind, {**values, "model": model or ModelSettings()})
     problems = others + problems
-    if not problems and getattr(model, "share_embeddings", False) and not recipe.text.joint:
-        problems.append("one table for both sides (model.share_embeddings, model.tie: source) needs text.joint")
-    if not problems and recipe.training.metric == "aer" and getattr(model, "decoder", "attention") != "attention":
-        problems.append("training.metric: aer needs model.decoder: attention")
+    if not problems:
+        problems = _contradictions(recipe)
     if problems:
         raise RecipeError(problems, origin)
     return recipe
+
+
+def _contradictions(recipe: Recipe) -> list[str]:
+    """What no section can see by itself."""
+    problems = []
+    if getattr(recipe.model, "share_embeddings", False) and not recipe.text.joint:
+        problems.append("one table for both sides (model.share_embeddings, model.tie: source) needs text.joint")
+    if getattr(recipe.training, "metric", "") == "aer" and getattr(recipe.model, "decoder", "attention") != "attention":
+        problems.append("training.metric: aer needs model.decoder: attention")
+    return problems
 
 
 def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str] = ()) -> Recipe:

@@ -75,11 +75,13 @@ def choices(what: What) -> dict[str, str]:
         return {name: _first_line(kind) for name, kind in SCORES.items()}
     if what == "models":
         from seqloom.models import MODELS
+        from seqloom.vectors.settings import VECTOR_MODELS
 
-        return {name: _first_line(module) for name, (_, module) in MODELS.items()}
-    from seqloom.tasks import TASKS
+        found = {name: _first_line(module) for name, (_, module) in MODELS.items()}
+        return found | {name: _first_line(kind) for name, kind in VECTOR_MODELS.items()}
+    from seqloom.recipe import RECIPES
 
-    return {name: _first_line(task) for name, (task, _) in TASKS.items()}
+    return {name: _first_line(kind) for name, (kind, _) in RECIPES.items()}
 
 
 def _first_line(kind: type) -> str:

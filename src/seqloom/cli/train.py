@@ -38,11 +38,17 @@ def train(
     from seqloom.cli.stopping import run_to_the_end
     from seqloom.experiment import run_folder
     from seqloom.experiment import train as run_experiment
+    from seqloom.vectors.table import WordVectors
 
     folder = run_folder(recipe, run)
     model = run_to_the_end(
         lambda: run_experiment(recipe, folder, overrides=overrides, resume=resume, restart=restart), folder
     )
+    if isinstance(model, WordVectors):
+        note(f"\nThe vectors of {len(model):,} words are in {strong(str(folder / 'model'))}. Next:")
+        note(f"  seqloom embed neighbours {folder} {model.words[min(len(model) - 1, 1000)]}")
+        note(f"  seqloom look {folder} projection --save words.png")
+        return
     parameters = sum(weight.numel() for weight in model.model.parameters())
     note(f"\nThe model is in {strong(str(folder / 'model'))} ({parameters:,} parameters). Next:")
     note(f'  seqloom predict {folder} "some text"')

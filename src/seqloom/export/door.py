@@ -9,22 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.errors import SeqloomError, UserError
-from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_exported
+from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_exported, task_of
 
 if TYPE_CHECKING:
     from seqloom.export.translator import ExportedTranslator
     from seqloom.predictor import Predictor
+    from seqloom.vectors.table import WordVectors
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 MANY = 200  # texts that are worth writing a model for CTranslate2, which takes a few seconds, once
 
 
-def load(path: str | Path) -> Predictor | ExportedTranslator:
-    """A model folder, the model of a run folder, or an exported model, which needs no torch."""
+def load(path: str | Path) -> Predictor | ExportedTranslator | WordVectors:
+    """A model folder, the model of a run folder, or what needs no torch: an exported model, or word vectors."""
     if is_exported(path):
-        from seqloom.export.translator import ExportedTranslator
+        return _exported(path)
+    folder = find_model(path)
+    if task_of(folder) == "embed":
+        from seqloom.vectors.table import WordVectors
 
-        return ExportedTranslator.load(path)
+        return WordVectors.load(folder)
     from seqloom.predictor import Predictor
 
     return Predictor.load(path)
@@ -61,7 +65,7 @@ def choose(
     if is_exported(path):
         if engine == "torch":
             raise UserError(f"{path}: an exported model runs on CTranslate2; torch needs the folder it was made from")
-        return Chosen(load(path))
+        return Chosen(_exported(path))
     folder = find_model(path)
     if engine == "torch":
         return Chosen(_on_torch(folder))
@@ -74,6 +78,12 @@ def choose(
         return Chosen(model, f"answering on CTranslate2 ({model.engine.folder}); --engine torch does without")
     except SeqloomError as reason:  # whatever stands in the way, torch can do it, or says better what is wrong
         return Chosen(_on_torch(folder), f"answering on torch: {reason}")
+
+
+def _exported(path: str | Path) -> ExportedTranslator:
+    from seqloom.export.translator import ExportedTranslator
+
+    return ExportedTranslator.load(path)
 
 
 def _on_torch(folder: Path) -> Predictor | ExportedTranslator:

@@ -25,7 +25,7 @@ from torch import nn
 
 from seqloom.batches.prefetch import Prefetch
 from seqloom.batches.samplers import Position
-from seqloom.errors import RunError
+from seqloom.errors import RunError, Stopped
 from seqloom.evaluation.metrics import METRICS
 from seqloom.losses import SymbolLoss
 from seqloom.machine import num_cores
@@ -82,14 +82,6 @@ class Work(Protocol):
     def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
 
     def validate(self, model: nn.Module) -> Validation: ...
-
-
-class Stopped(Exception):
-    """The user asked the run to stop; it can be resumed."""
-
-    def __init__(self, step: int, signal_number: int) -> None:
-        self.step, self.signal_number = step, signal_number
-        super().__init__(f"stopped after step {step}")
 
 
 @dataclass
@@ -315,7 +307,7 @@ def fit(
                 checkpoint()
             if interrupts.caught is not None and not over:
                 journal.write("stop", step=at.step, signal=signal.Signals(interrupts.caught).name)
-                raise Stopped(at.step, interrupts.caught)
+                raise Stopped(f"step {at.step:,}", interrupts.caught)
 
     with _all_threads(at):
         _keep_best(model, work, s, at, run, journal)
