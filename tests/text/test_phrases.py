@@ -106,7 +106,13 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     save_phrases(tmp_path / "phrases.json", learned)
     loaded = load_phrases(tmp_path / "phrases.json")
     assert [dict(pairs) for pairs in loaded.passes] == [dict(pairs) for pairs in learned.passes]
-    for content in ("[]", "{", '{"format": 1}', '{"format": 1, "passes": [3]}', '{"format": 1, "passes": [[["a", 1.0]]]}'):
+    for content in (
+        "[]",
+        "{",
+        '{"format": 1}',
+        '{"format": 1, "passes": [3]}',
+        '{"format": 1, "passes": [[["a", 1.0]]]}',
+    ):
         (tmp_path / "wrong.json").write_text(content)
         with pytest.raises(UserError, match=r"wrong\.json"):
             load_phrases(tmp_path / "wrong.json")
