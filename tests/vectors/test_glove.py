@@ -210,8 +210,8 @@ def test_several_threads_learn_too(tmp_path: Path) -> None:
 
 def test_an_explosion_and_a_text_without_neighbours_are_told(tmp_path: Path) -> None:
     corpus, counts = text(tmp_path)
-    with pytest.raises(RunError, match="lower training.learning_rate"):
+    with pytest.raises(RunError, match="lower training"):
         train_glove(corpus, counts, *settings(learning_rate=1e30), seed=1, folder=tmp_path)
+    lonely = write_tokens(["a", "b"], counts, str.split, "lonely", folder=tmp_path)
     with pytest.raises(UserError, match="no word has a neighbour"):
-        lonely = write_tokens(["a", "b"], counts, str.split, "lonely", folder=tmp_path)
         train_glove(lonely, counts, *settings(), seed=1, folder=tmp_path)

@@ -99,9 +99,11 @@ def test_vectors_make_the_matrix_again(tmp_path: Path) -> None:
     for power in (0.5, 0.0, 1.0):
         model = PpmiSettings(kind="ppmi", size=len(counts), window=2, eigenvalue_power=power)
         told: list[float] = []
-        found = train_ppmi(
-            corpus, counts, model, VectorTrainingSettings(), seed=1, folder=tmp_path, tell=lambda s, _: told.append(s)
-        )
+
+        def tell(share: float, figures: str, told: list[float] = told) -> None:
+            told.append(share)
+
+        found = train_ppmi(corpus, counts, model, VectorTrainingSettings(), seed=1, folder=tmp_path, tell=tell)
         np.testing.assert_allclose(found.input @ found.output.T, ppmi_matrix(pairs).dense(), atol=2e-4)
         assert found.vectors is found.input
         assert found.input.dtype == found.output.dtype == np.float32
