@@ -15,6 +15,7 @@ VERBS = {
     "predict": ("seqloom.cli.predict:predict", "Answer texts with a trained model."),
     "evaluate": ("seqloom.cli.evaluate:evaluate", "Measure a model on test data."),
     "look": ("seqloom.cli.look:look", "Look inside a model: attention, heads, gates, quality by length."),
+    "embed": ("seqloom.cli.embed:app", "Word vectors: neighbours, analogies, similarity, conversion."),
     "export": ("seqloom.cli.export:export", "Write a model for another engine, and verify it."),
     "data": ("seqloom.cli.data:app", "Look after data: 'data check' finds problems with file and line."),
     "list": ("seqloom.cli.listing:list_choices", "Show what there is to choose from, or count a model's parameters."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import seqloom
 from seqloom.batches.tokens import TokenCorpus, write_tokens
 from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_lines
+from seqloom.errors import Stopped
 from seqloom.files import folder_written_aside
 from seqloom.text.counts import WordCounts, count, load_counts, save_counts, words_of
 from seqloom.text.phrases import Phrases, learn_phrases, load_phrases, save_phrases
 from seqloom.training.journal import Journal
 from seqloom.training.progress import Progress, duration, say
+from seqloom.vectors.finishing import finished_vectors
 from seqloom.vectors.glove import train_glove
 from seqloom.vectors.ppmi import train_ppmi
 from seqloom.vectors.settings import WordsSettings
@@ -42,11 +45,15 @@ def train_vectors(recipe: Any, run: Path, *, resume: bool = False) -> WordVector
     corpus = _numbered(recipe.data.train, words, counts)
     exact = "" if counts.exact else " (rare ones were forgotten while counting: counts are lower bounds)"
     say(f"{corpus.num_words:,} running words, {len(counts):,} different ones with a vector{exact}")
-    journal = Journal(run / "journal.jsonl")
+    kept = (run / "journal.jsonl").stat().st_size if resume and (run / "journal.jsonl").is_file() else 0
+    journal = Journal(run / "journal.jsonl", kept)
     journal.write("start", words=corpus.num_words, vocabulary=len(counts))
     began = time.monotonic()
-    with Progress("training") as bar:
-        vectors, figures = _TRAINERS[recipe.model.kind](recipe, run, resume, corpus, counts, bar, journal)
+    try:
+        with Progress("training") as bar:
+            vectors, figures = _TRAINERS[recipe.model.kind](recipe, run, resume, corpus, counts, bar, journal)
+    except KeyboardInterrupt:
+        raise Stopped(f"{duration(time.monotonic() - began)} of training", signal.SIGINT) from None
     journal.write("end", seconds=round(time.monotonic() - began, 2), **figures)
     journal.close()
     _save(run / "model", recipe, vectors, words.phrases, figures)
@@ -104,9 +111,13 @@ def _word2vec(
     recipe: Any, run: Path, resume: bool, corpus: TokenCorpus, counts: WordCounts, bar: Progress, journal: Journal
 ) -> tuple[WordVectors, dict[str, Any]]:
     def tell(done: Progressed) -> None:
-        pace = "compiling, once" if done.compiling else f"{done.words_per_second:,.0f} words/s"
-        bar.update(done.words / max(1, done.total), f"loss {done.loss:.4f}  {pace}")
-        journal.write("train", words=done.words, loss=done.loss, learning_rate=done.learning_rate)
+        if done.compiling:
+            bar.say("compiling the loops for this machine; only the first training waits for it")
+            return
+        loss = f"loss {done.loss:.4f}  " if done.loss == done.loss else ""  # none yet: NaN
+        bar.update(done.words_done / max(1, done.words_in_all), f"{loss}{done.words_per_second:,.0f} words/s")
+        if loss:
+            journal.write("train", words=done.words_done, loss=done.loss, learning_rate=done.learning_rate)
 
     trained = train_word2vec(
         corpus,
@@ -118,17 +129,20 @@ def _word2vec(
         resume=resume,
         tell=tell,
     )
-    s = recipe.model.subwords
+    s, own, matrix = recipe.model.subwords, None, trained.input
+    if s is not None and trained.buckets is not None:
+        own, matrix = matrix, finished_vectors([word.encode() for word in counts.words], matrix, trained.buckets, s)
     vectors = WordVectors(
         list(counts.words),
-        trained.vectors(counts.words),
+        matrix,
         counts=counts.counts,
         subwords=s,
         buckets=trained.buckets,
-        own=trained.input if s else None,
-        output=trained.output,
+        own=own,
+        output=trained.output if len(trained.output) == len(counts) else None,  # a tree's nodes are no words
     )
-    return vectors, {"losses": trained.losses, "words_per_second": trained.words / max(1e-9, trained.seconds)}
+    pace = trained.words_seen / max(1e-9, trained.seconds)
+    return vectors, {"losses": list(trained.losses), "words_per_second": round(pace)}
 
 
 def _glove(
@@ -153,7 +167,7 @@ def _ppmi(
     recipe: Any, run: Path, resume: bool, corpus: TokenCorpus, counts: WordCounts, bar: Progress, journal: Journal
 ) -> tuple[WordVectors, dict[str, Any]]:
     trained = train_ppmi(
-        corpus, counts, recipe.model, seed=recipe.seed, folder=run / "checkpoints", tell=bar.update
+        corpus, counts, recipe.model, recipe.training, seed=recipe.seed, folder=run / "checkpoints", tell=bar.update
     )
     return WordVectors(list(counts.words), trained.vectors, counts=counts.counts), {}
 

@@ -62,7 +62,7 @@ def train_ppmi(
     told = tell or (lambda share, figures: None)
     if model.size > len(counts):
         raise UserError(
-            f"model.size is {model.size}, but only {len(counts):,} words have a vector; lower it, or words.min_count"
+            f"model.size is {model.size}, but only {len(counts):,} words have a vector; lower it, or text.min_count"
         )
     began = time.monotonic()
     threads = 1 if training.deterministic else training.threads or num_cores()

@@ -118,7 +118,7 @@ def train_word2vec(
     With a folder, a checkpoint is written every `training.checkpoint_every` seconds and when Ctrl-C ends the training.
     """
     if not len(counts.words) or not corpus.num_words:
-        raise UserError("there is no word to train a vector for; lower words.min_count or give more text")
+        raise UserError("there is no word to train a vector for; lower text.min_count or give more text")
     work = Training(corpus, counts, model, training, seed, folder, tell)
     if resume:
         work.load()
