@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -42,13 +42,17 @@ def check(
     max_ratio
         Pairs whose lengths differ by a larger factor are outliers.
     """
-    from seqloom.cli.output import note
+    from seqloom.cli.output import emit, note
     from seqloom.corpus.doctor import examine, render, to_json
     from seqloom.errors import UserError
     from seqloom.recipe import load_recipe
     from seqloom.tasks.translate import Translation
 
     loaded = load_recipe(recipe, overrides)
+    if loaded.task == "embed":
+        found = _examine_text(loaded)
+        emit(found) if format == "json" else print(_rendered(found))
+        return
     corpora = loaded.data.corpora()
     try:
         note("learning the vocabulary to count unknown words …")
@@ -62,3 +66,41 @@ def check(
     print(to_json(report) if format == "json" else render(report).rstrip())
     if not report.ok:
         raise SystemExit(2)
+
+
+def _examine_text(recipe: Any) -> dict[str, Any]:
+    """Running text: how many lines, words and different words there are, and how many get a vector.
+
+    A file that cannot be read, or a line that is no UTF-8, stops it with file and line.
+    """
+    from collections import Counter
+
+    from seqloom.corpus.plain import describe, read_lines
+    from seqloom.text.counts import words_of
+    from seqloom.training.progress import Progress
+
+    s, table, lines, empty = recipe.text, Counter[str](), 0, 0
+    with Progress("reading") as bar:
+        for line in read_lines(recipe.data.train):
+            words = words_of(line, s.split, s.lowercase)
+            lines, empty = lines + 1, empty + (not words)
+            table.update(words)
+            if lines % 10_000 == 0:
+                bar.update(0.0, f"{lines:,} lines")
+    kept = [number for number in table.values() if number >= s.min_count]
+    total = table.total()
+    return {
+        "text": describe(recipe.data.train),
+        "lines": lines,
+        "lines_without_words": empty,
+        "words": total,
+        "different_words": len(table),
+        "words_with_a_vector": min(len(kept), s.max_words or len(kept)),
+        "share_of_text_kept": round(sum(kept) / total, 4) if total else 0.0,
+    }
+
+
+def _rendered(found: dict[str, Any]) -> str:
+    width = max(map(len, found))
+    rows = [f"{name.replace('_', ' '):<{width}}  {value:,}" for name, value in found.items() if name != "text"]
+    return "\n".join([found["text"], *rows])

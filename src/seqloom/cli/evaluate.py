@@ -25,7 +25,8 @@ def evaluate(
 ) -> None:
     """Measure a model on test data: BLEU, chrF, TER, exact match, by length, by phenomenon, alignment error.
 
-    Without --data the test corpora of the run's recipe are used: the first one, or the one --test names.
+    Without --data the test corpora of the run's recipe are used: the first one, or the one --test names. Word vectors
+    are measured on files of analogies and of word pairs: on all of the recipe's, or those that --data names.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ def evaluate(
         A run folder, or a model folder or a folder that 'seqloom export' wrote, with --data.
     data
         Either --data pairs.tsv (or .csv, .jsonl), or --data test.en --data test.de (line by line), or
-        --data grammar:en-es/test.
+        --data grammar:en-es/test. Word vectors: one file or several.
     test
         Name of a test corpus of the recipe, or `all`.
     format
@@ -52,11 +53,18 @@ def evaluate(
     """
     from seqloom.cli.output import emit, note, output_to
     from seqloom.corpus.readers import read_pairs
+    from seqloom.errors import UserError
     from seqloom.evaluation.metrics import looks_tokenized
     from seqloom.export.door import choose
+    from seqloom.folders import find_model, is_exported, task_of
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
+    if not is_exported(model) and task_of(find_model(model)) == "embed":
+        if output or lowercase or tokenized or overrides or engine != "auto":
+            raise UserError("word vectors are measured with --data, --test and --format only")
+        _evaluate_vectors(model, data, test, format)
+        return
     corpora = chosen_corpora(model, data, test)
     decoding = apply_overrides({}, overrides)
     read = {name: list(read_pairs(corpus)) for name, corpus in corpora.items()}
@@ -83,6 +91,37 @@ def evaluate(
                 print(("\n" if index else "") + report.render())
             if output is not None:
                 out.writelines(answer + "\n" for answer in answers)
+
+
+def _evaluate_vectors(model: Path, data: tuple[str, ...], test: str | None, format: Format) -> None:
+    """Word vectors on every file that --data, --test or the recipe names."""
+    from seqloom.cli.output import emit
+    from seqloom.corpus.readers import expand_path
+    from seqloom.errors import UserError, one_of
+    from seqloom.evaluation.words import evaluate_file
+    from seqloom.folders import find_model
+    from seqloom.recipe import load_recipe
+    from seqloom.vectors.table import WordVectors
+
+    folder = find_model(model)
+    files = list(data)
+    if not files:
+        recipe = folder.parent / "recipe.yaml"
+        named = load_recipe(recipe).data.test if recipe.is_file() else {}
+        if not named:
+            raise UserError(f"{model}: there is no file to measure it on; give --data FILE (analogies or word pairs)")
+        if test not in (None, "all", *named):
+            raise UserError(one_of("--test", test, [*named, "all"]))
+        files = [path for name, path in named.items() if test in (None, "all", name)]
+    elif test is not None:
+        raise UserError("--test names a file of the recipe; it does not go together with --data")
+    vectors = WordVectors.load(folder)
+    for index, path in enumerate(map(expand_path, files)):
+        report = evaluate_file(vectors, path)
+        if format == "json":
+            emit({"file": Path(path).name, **report.to_dict()})
+        else:
+            print(("\n" if index else "") + report.render(), flush=True)
 
 
 def chosen_corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:

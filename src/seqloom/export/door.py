@@ -67,6 +67,8 @@ def choose(
             raise UserError(f"{path}: an exported model runs on CTranslate2; torch needs the folder it was made from")
         return Chosen(_exported(path))
     folder = find_model(path)
+    if task_of(folder) == "embed":
+        raise UserError(f"{folder}: word vectors, which answer no text; ask 'seqloom embed neighbours {path} WORD'")
     if engine == "torch":
         return Chosen(_on_torch(folder))
     if engine == "ctranslate2":
