@@ -190,7 +190,7 @@ class WordVectors:
             For each method the rows of the best words, (questions,).
         """
         unit = self.unit[:most_frequent]
-        answers = {method: np.empty(len(questions), np.int64) for method in methods}
+        answers: dict[str, np.ndarray] = {method: np.empty(len(questions), np.int64) for method in methods}
         step = max(1, SCORES_AT_ONCE // max(1, len(unit)))
         for start in range(0, len(questions), step):
             chunk = questions[start : start + step]
