@@ -96,11 +96,8 @@ def freeze_rows(embedding: nn.Module, rows: Tensor) -> None:
 
 def keep_frozen_rows(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put frozen rows back after every step: weight decay and momentum change a row that has no gradient, too."""
-    frozen: list[tuple[Any, Tensor]] = [
-        (part.weight, part.frozen_rows)
-        for part in model.modules()
-        if isinstance(getattr(part, "frozen_rows", None), Tensor)
-    ]
+    parts: list[Any] = [part for part in model.modules() if getattr(part, "frozen_rows", None) is not None]
+    frozen: list[tuple[Tensor, Tensor]] = [(part.weight, part.frozen_rows) for part in parts]
     if not frozen:
         return
     kept: list[Tensor] = []

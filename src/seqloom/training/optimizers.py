@@ -19,8 +19,9 @@ def build_optimizer(model: nn.Module, s: TrainingSettings) -> torch.optim.Optimi
         optimizer = torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
     else:
         kind = torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam
-        more = {"betas": s.betas, "eps": s.epsilon, "weight_decay": s.weight_decay, "fused": not s.plain}
-        optimizer = kind(weights, s.learning_rate, **more)
+        optimizer = kind(
+            weights, s.learning_rate, betas=s.betas, eps=s.epsilon, weight_decay=s.weight_decay, fused=not s.plain
+        )
     keep_frozen_rows(model, optimizer)
     return optimizer
 
