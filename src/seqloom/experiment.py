@@ -67,7 +67,7 @@ def train(
         task = task_kind.learn(recipe.data.train, recipe.text)
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
-    work, model = prepared(recipe, task)
+    work, model = prepared(recipe, task, say)
     data = work.summary()
     write_atomically(run / "data.json", json.dumps(data, indent=2))
     left_out = f" ({data['left_out']:,} left out: empty or too long)" if data["left_out"] else ""

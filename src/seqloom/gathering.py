@@ -13,7 +13,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,16 @@ CLEARLY = 0.95  # several processes must take less than this share of one's time
 MOST = 8
 
 
-def prepared(recipe: Recipe, task: Any) -> tuple[Any, torch.nn.Module]:
-    """The task's work and a fresh model: the same in every process that trains together."""
+def prepared(recipe: Recipe, task: Any, told: Callable[[str], None] = lambda text: None) -> tuple[Any, torch.nn.Module]:
+    """The task's work and a fresh model: the same in every process that trains together.
+
+    `told` hears how many symbols start from vectors, where the recipe names some.
+    """
     keep_freed_memory()
     work = TASKS[recipe.task][1](task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
     torch.manual_seed(recipe.seed)
     model = task.build(recipe.model)
+    task.start_from_vectors(model, recipe.model, told)
     use_plain_paths(model, recipe.training.plain)
     return work, model
 

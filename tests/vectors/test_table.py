@@ -82,7 +82,8 @@ def slow_answer(v: WordVectors, a: int, b: int, c: int, method: str, first: int)
 @pytest.mark.parametrize("method", ["add", "multiply"])
 @pytest.mark.parametrize("first", [60, 31])
 def test_many_analogies_equal_a_plain_loop(method: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.vectors.table.SCORES_AT_ONCE", 7 * first)  # several chunks, the last one short
+    monkeypatch.setattr("seqloom.vectors.table.QUESTIONS_AT_ONCE", 7)  # several chunks, the last one short
+    monkeypatch.setattr("seqloom.vectors.table.WORDS_AT_ONCE", 13)
     v = random_vectors()
     questions = np.random.default_rng(1).integers(0, 60, (40, 3))
     found = v.answer_analogies(questions, [method], first)[method]  # type: ignore[list-item]
@@ -90,6 +91,11 @@ def test_many_analogies_equal_a_plain_loop(method: str, first: int, monkeypatch:
     if first == 60:
         single = [v.analogy(*(f"w{i}" for i in question), 1, method)[0].word for question in questions.tolist()]  # type: ignore[arg-type,misc]
         assert [f"w{row}" for row in found] == single
+
+
+def test_where_no_word_is_left_there_is_no_answer() -> None:
+    found = random_vectors(3).answer_analogies(np.array([[0, 1, 2], [0, 0, 1]]), ["add", "multiply"])
+    assert {method: rows.tolist() for method, rows in found.items()} == {"add": [-1, 2], "multiply": [-1, 2]}
 
 
 def test_neighbours_and_analogies_as_gensim_finds_them() -> None:

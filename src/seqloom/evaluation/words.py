@@ -66,7 +66,7 @@ class AnalogyReport:
         return self._together("syntactic", found) if found else None
 
     def _together(self, name: str, sections: Sequence[Solved]) -> Solved:
-        right = {method: sum(section.right[method] for section in sections) for method in self.methods}
+        right: dict[str, int] = {method: sum(section.right[method] for section in sections) for method in self.methods}
         return Solved(name, sum(s.count for s in sections), sum(s.asked for s in sections), right)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def solve_analogies(
     solved, start = [], 0
     for section, rows in asked.items():
         part = slice(start, start := start + len(rows))
-        right = {m: int((answers[m][part] == rows[:, 3]).sum()) if len(rows) else 0 for m in methods}
+        right: dict[str, int] = {m: int((answers[m][part] == rows[:, 3]).sum()) if len(rows) else 0 for m in methods}
         solved.append(Solved(section, len(sections[section]), len(rows), right))
     return AnalogyReport(name, tuple(methods), tuple(solved), most_frequent)
 

@@ -53,7 +53,7 @@ def parse_lines(
             negative = text[position] == MINUS
             if negative or text[position] == PLUS:
                 position += 1
-            mantissa, digits, power, pointed = 0, 0, 0, False
+            mantissa, digits, power, pointed = np.int64(0), 0, np.int64(0), False
             while True:
                 digit = np.int64(text[position]) - ZERO
                 if 0 <= digit <= 9:
@@ -75,7 +75,7 @@ def parse_lines(
                 down = text[position] == MINUS
                 if down or text[position] == PLUS:
                     position += 1
-                exponent, digits = 0, 0
+                exponent, digits = np.int64(0), 0
                 while digits < 4 and 0 <= np.int64(text[position]) - ZERO <= 9:
                     exponent = exponent * 10 + np.int64(text[position]) - ZERO
                     digits += 1

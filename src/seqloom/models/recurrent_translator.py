@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.collate import PairBatch, SourceBatch
+from seqloom.models.pretrained import PretrainedSettings, refuse_two_for_one
 from seqloom.nn.attention import SCORES, Attended, attend
 from seqloom.nn.cells import State
 from seqloom.nn.dropout import Dropout
@@ -51,6 +52,7 @@ class RecurrentTranslatorSettings(ModelSettings):
     tie_output: bool = Field(False, description="the output layer is the target embedding")
     share_embeddings: bool = Field(False, description="one embedding for both sides (needs text.joint)")
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
+    pretrained: PretrainedSettings | None = Field(None, description="vectors that the embeddings start from")
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> RecurrentTranslatorSettings:
@@ -58,6 +60,7 @@ class RecurrentTranslatorSettings(ModelSettings):
             raise ValueError(f"hidden_size must be even when bidirectional; got {self.hidden_size}")
         if self.tie_output and self.readout_size not in (None, self.embedding_size):
             raise ValueError("tie_output needs readout_size equal to embedding_size (or leave readout_size out)")
+        refuse_two_for_one(self.pretrained, self.share_embeddings)
         if self.input_feeding and self.decoder != "attention":
             raise ValueError(f"input_feeding needs decoder: attention; got decoder: {self.decoder}")
         unconnected = 1 if self.decoder == "attention" else 2  # without attention only the top layer's state is used

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.collate import PairBatch, SourceBatch
+from seqloom.models.pretrained import PretrainedSettings, refuse_two_for_one
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.nn.multihead import KeysValues, Past
@@ -84,11 +85,13 @@ class TransformerTranslatorSettings(TransformerSettings):
     alignment_layer: int | None = Field(
         None, ge=0, description="decoder layer whose mean attention is the alignment (default: the last but one)"
     )
+    pretrained: PretrainedSettings | None = Field(None, description="vectors that the embeddings start from")
 
     @model_validator(mode="after")
     def _ties(self) -> TransformerTranslatorSettings:
         if len(set(self.tie)) != len(self.tie) or len(self.tie) == 1:
             raise ValueError(f"tie names two or three different tables, or none; got {list(self.tie)}")
+        refuse_two_for_one(self.pretrained, {"source", "target"} <= set(self.tie))
         if self.alignment_layer is not None and self.alignment_layer >= self.decoder_layers:
             raise ValueError(
                 f"alignment_layer counts from 0 and there are {self.decoder_layers} decoder layers; "

@@ -16,7 +16,7 @@ from seqloom.batches.collate import PairBatch, collate_pairs, collate_sources
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Encode, SymbolCounts, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
+from seqloom.corpus.readers import CorpusSettings, describe, expand_path, fingerprint, read_pairs
 from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
@@ -27,12 +27,14 @@ from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import MODELS
+from seqloom.nn.pretrained import fill_embedding, freeze_rows
 from seqloom.text.recutting import Recutter
 from seqloom.text.sides import load_sides, natural_text, save_sides
-from seqloom.text.special import BOS, EOS, UNK_ID
+from seqloom.text.special import BOS, EOS, SPECIAL, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
+from seqloom.vectors.opening import open_vectors
 
 VALIDATION_TOKENS = 4096
 HEAD_TOKENS = 512  # positions whose whole distributions are compared at once: twice this many times the vocabulary
@@ -115,6 +117,25 @@ class Translation:
         """A fresh model for these vocabularies."""
         kind = MODELS[settings.kind][1]
         return kind(settings, source_symbols=len(self.source), target_symbols=len(self.target))
+
+    def start_from_vectors(self, model: Any, settings: Any, told: Callable[[str], None]) -> None:
+        """Set the embeddings of a fresh model from the vectors that its settings name, and freeze these if asked to."""
+        pretrained = getattr(settings, "pretrained", None)
+        if pretrained is None:
+            return
+        for side, path in pretrained.paths().items():
+            tokenizer, embedding = getattr(self, side), getattr(model, f"{side}_embedding")
+            pieces = tokenizer.pieces(range(len(tokenizer)))
+            pieces[: len(SPECIAL)] = [""] * len(SPECIAL)  # they stand for no text
+            vectors = open_vectors(expand_path(path), told=told)
+            try:
+                filled = fill_embedding(embedding.weight, pieces, vectors)
+            except UserError as error:
+                raise UserError(f"model.pretrained.{side} ({path}): {error}") from None
+            if pretrained.freeze:
+                freeze_rows(embedding, filled.rows)
+            kept = " and keep it" if pretrained.freeze else ""
+            told(f"{filled.found:,} of {filled.total:,} {side} symbols have a vector in {path}{kept}")
 
     def loss(self, model: Any, batch: PairBatch, s: TrainingSettings) -> SymbolLoss:
         """Cross-entropy of the real target symbols, summed; padding is left out before the output layer."""

@@ -7,16 +7,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from seqloom.nn.pretrained import keep_frozen_rows
 from seqloom.training.settings import TrainingSettings
 
 
 def build_optimizer(model: nn.Module, s: TrainingSettings) -> torch.optim.Optimizer:
     """The optimiser the settings name, over all weights that learn."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer: torch.optim.Optimizer
     if s.optimizer == "sgd":
-        return torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
-    kind = torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam
-    return kind(weights, s.learning_rate, betas=s.betas, eps=s.epsilon, weight_decay=s.weight_decay, fused=not s.plain)
+        optimizer = torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
+    else:
+        kind = torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam
+        optimizer = kind(
+            weights, s.learning_rate, betas=s.betas, eps=s.epsilon, weight_decay=s.weight_decay, fused=not s.plain
+        )
+    keep_frozen_rows(model, optimizer)
+    return optimizer
 
 
 def _learning(model: nn.Module) -> list[tuple[str, Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def read_fasttext(path: Path, limit: int | None, told: Told) -> WordVectors:
     return collected.finished(told, subwords, pieces, own, found.counts[:kept])
 
 
-def _unpack(file: BinaryIO, shape: str, path: Path, what: str) -> tuple:  # type: ignore[type-arg]
+def _unpack(file: BinaryIO, shape: str, path: Path, what: str) -> tuple[Any, ...]:
     data = file.read(struct.calcsize(shape))
     if len(data) < struct.calcsize(shape):
         raise DataError(f"the file ends within {what}; it was cut", path)

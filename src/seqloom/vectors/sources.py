@@ -112,7 +112,7 @@ class Collected:
         if broken:
             told(f"{self.path}: {broken:,} words are not UTF-8; their bytes are shown as \\x…")
         seen: set[str] = set()
-        kept = np.array([word not in seen and not seen.add(word) for word in words], bool)  # type: ignore[func-returns-value]
+        kept = np.array([word not in seen and not seen.add(word) for word in words], np.bool_)  # type: ignore[func-returns-value]
         if not kept.all():
             told(f"{self.path}: {int((~kept).sum()):,} words come more than once; the first vector of each is kept")
             words = [word for word, keep in zip(words, kept.tolist(), strict=True) if keep]

@@ -20,7 +20,7 @@ Method = Literal["add", "multiply"]
 
 METHODS = ("add", "multiply")
 EPSILON = 1e-3  # keeps 3CosMul's denominator from zero (Levy and Goldberg 2014b, equation 5)
-SCORES_AT_ONCE = 8_000_000  # similarities held in memory while many questions are answered
+QUESTIONS_AT_ONCE, WORDS_AT_ONCE = 256, 16_384  # so many similarities are held while questions are answered
 
 
 class Neighbour(NamedTuple):
@@ -173,7 +173,7 @@ class WordVectors:
         if method == "add":
             scores = self.unit @ _normalised((three[1] - three[0] + three[2])[None])[0]
         else:
-            scores = multiplied(*(self.unit @ three.T).T)
+            scores = _scores(_score_tables(three @ self.unit.T, method), 0, 1, 2, method)
         return self._best(scores, count, (a, b, c))
 
     def answer_analogies(
@@ -187,25 +187,28 @@ class WordVectors:
             most_frequent: Only the first so many words may be answers.
 
         Returns:
-            For each method the rows of the best words, (questions,).
+            For each method the rows of the best words, (questions,); -1 where no word is left to answer with.
         """
         unit = self.unit[:most_frequent]
-        answers = {method: np.empty(len(questions), np.int64) for method in methods}
-        step = max(1, SCORES_AT_ONCE // max(1, len(unit)))
-        for start in range(0, len(questions), step):
-            chunk = questions[start : start + step]
+        answers: dict[str, np.ndarray] = {method: np.full(len(questions), -1, np.int64) for method in methods}
+        for start in range(0, len(questions), QUESTIONS_AT_ONCE):
+            chunk = questions[start : start + QUESTIONS_AT_ONCE]
             # Neighbouring questions share most of their words: each word's similarities are computed once.
             asked, places = np.unique(chunk, return_inverse=True)
-            cosines = self.unit[asked] @ unit.T  # (words asked about, words)
-            for position, (a, b, c) in enumerate(places.reshape(chunk.shape)):
-                banned = chunk[position][chunk[position] < len(unit)]
+            best = {method: [-np.inf] * len(chunk) for method in methods}
+            for first in range(0, len(unit), WORDS_AT_ONCE):
+                cosines = self.unit[asked] @ unit[first : first + WORDS_AT_ONCE].T  # (words asked about, words)
                 for method in methods:
-                    if method == "add":
-                        scores = cosines[b] - cosines[a] + cosines[c]
-                    else:
-                        scores = multiplied(cosines[a], cosines[b], cosines[c])
-                    scores[banned] = -np.inf
-                    answers[method][start + position] = scores.argmax()
+                    tables = _score_tables(cosines, method)
+                    for number, (a, b, c) in enumerate(places.reshape(chunk.shape).tolist()):
+                        scores = _scores(tables, a, b, c, method)
+                        for row in chunk[number].tolist():
+                            if 0 <= row - first < len(scores):
+                                scores[row - first] = -np.inf
+                        place = int(scores.argmax())
+                        if scores[place] > best[method][number]:
+                            best[method][number] = float(scores[place])
+                            answers[method][start + number] = first + place
         return answers
 
     def _best(self, scores: np.ndarray, count: int, exclude: Iterable[str]) -> list[Neighbour]:
@@ -245,10 +248,21 @@ class WordVectors:
         )
 
 
-def multiplied(to_a: np.ndarray, to_b: np.ndarray, to_c: np.ndarray) -> np.ndarray:
-    """3CosMul from the cosines of every word to a, b and c, shifted to 0…1 (Levy and Goldberg 2014b, equation 5)."""
-    shifted_a, shifted_b, shifted_c = ((cosine + 1) / 2 for cosine in (to_a, to_b, to_c))
-    return shifted_b * shifted_c / (shifted_a + EPSILON)
+def _score_tables(cosines: np.ndarray, method: Method) -> tuple[np.ndarray, np.ndarray]:
+    """(words asked about, words) cosines -> what is taken of b and c, and what of a.
+
+    For 3CosMul both are shifted to 0…1 first (Levy and Goldberg 2014b, equation 5).
+    """
+    if method == "add":
+        return cosines, cosines
+    shifted = (cosines + 1) / 2
+    return shifted, shifted + EPSILON
+
+
+def _scores(tables: tuple[np.ndarray, np.ndarray], a: int, b: int, c: int, method: Method) -> np.ndarray:
+    """(words,) how well each answers; a, b and c are rows of the tables."""
+    gained, lost = tables
+    return np.asarray(gained[b] - lost[a] + gained[c] if method == "add" else gained[b] * gained[c] / lost[a])
 
 
 def _normalised(vectors: np.ndarray) -> np.ndarray:
