@@ -242,7 +242,15 @@ class Training:
             blocks = self.corpus.blocks(size, self.offset) if self.offset < self.corpus.num_tokens else iter(())
             for offset, block in blocks:
                 inside = 0
-                for tokens in cut(block, self.part_tokens):
+                for some in cut(block, self.part_tokens):
+                    tokens = np.array(
+                        some, np.int32
+                    )  # a copy: a mapped file would be another type
+                    if int(tokens.max()) >= self.words:  # compiled loops look at any row they are told to
+                        raise UserError(
+                            f"the text as numbers has word {tokens.max()} at {offset + inside}, but there are only "
+                            f"{self.words} words; it was made for other words: have it made anew"
+                        )
                     words = int(np.count_nonzero(tokens >= 0))
                     yield Part(
                         self.epoch,
