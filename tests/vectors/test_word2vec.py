@@ -40,6 +40,7 @@ class InMemory:
 
     def __init__(self, sentences: list[list[int]], meanwhile: Callable[[int], None] | None = None) -> None:
         self.tokens = np.array([token for words in sentences for token in [*words, -1]], np.int32)
+        self.tokens.flags.writeable = False  # as a mapped file has it
         self.num_tokens, self.num_words = len(self.tokens), int((self.tokens >= 0).sum())
         self.meanwhile, self.handed_out = meanwhile, 0
 
@@ -255,7 +256,7 @@ def test_the_loss_is_the_mean_over_all_predictions(kind: str, objective: str, su
                 else:
                     path = slice(plan.path_starts[word], plan.path_starts[word + 1])
                     losses.append(np.log1p(np.exp(-plan.path_signs[path] * scores[plan.path_nodes[path]])).sum())
-    tokens = InMemory(SENTENCES[:9]).tokens
+    tokens = InMemory(SENTENCES[:9]).tokens.copy()
     for train_part in trainers():
         loss, predictions = train_part(plan, tokens, np.uint64(99), 0.0, 0.0, inputs.copy(), outputs.copy())
         assert predictions == len(losses)
@@ -446,6 +447,24 @@ def test_no_words_is_an_error() -> None:
         train_word2vec(
             InMemory([]), COUNTED, model_of(), VectorTrainingSettings(), seed=0, folder=None, resume=False, tell=None
         )
+
+
+def test_a_text_made_for_other_words_is_an_error() -> None:
+    with pytest.raises(UserError, match="has word 12 at 0, but there are only 12 words"):
+        train(model_of(), InMemory([[3, 12, 4]]))
+
+
+@pytest.mark.skipif(not can_compile(), reason="needs Numba")
+def test_every_setting_runs_the_same_compiled_code() -> None:
+    """Whatever the model and however the text is held, nothing is compiled a second time."""
+    from seqloom.kernels.word2vec import train_part
+
+    train(model_of(), epochs=1)
+    before = len(train_part.signatures)
+    for kind in KINDS:
+        train(model_of(kind, "hierarchical_softmax", True), epochs=1)
+        train(model_of(kind, "softmax"), epochs=1)
+    assert len(train_part.signatures) == before
 
 
 @settings(max_examples=30)

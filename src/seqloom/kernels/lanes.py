@@ -2,7 +2,8 @@
 
 A row whose length is a multiple of `LANES` is walked with `load`, `multiply_add` and `store`; several sums held in
 variables at once share what is loaded. LLVM turns a value of eight into whatever the processor has. This module needs
-Numba when it is imported, so whoever uses it imports it when something is compiled.
+Numba when it is imported, so whoever uses it imports it when something is compiled. Compiled code that is kept from
+earlier does not notice a change here: its own module must change too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any
 from numba import types
 from numba.core import cgutils
 from numba.core.cgutils import ir
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic as made_by_llvm
+from numba.extending import models, register_model
 
 LANES = 8
 FLOATS, WHOLES = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.IntType(32), LANES)
 CONTRACT = ("contract",)  # a product and a sum may become one instruction
 LOG2_E = 1.4426950408889634
+intrinsic: Any = made_by_llvm  # a type checker would take what it makes for called with what makes it
 # 2^f for 0 <= f < 1, to 1e-7: minimax polynomial, highest power first
 POLYNOMIAL = (1.8775767e-3, 8.9893397e-3, 5.5826318e-2, 2.4015361e-1, 6.9315308e-1, 9.9999994e-1)
 

@@ -35,7 +35,7 @@ from seqloom.vectors.reference import OBJECTIVES, SOFTMAX, Plan, Random
 from seqloom.vectors.settings import VectorTrainingSettings, Word2VecSettings
 from seqloom.vectors.subwords import buckets_of
 
-PART_TOKENS, SOFTMAX_PART_TOKENS = 10_000, 250
+PART_TOKENS, SOFTMAX_PART_TOKENS = 10_000, 100
 PARTS_IN_BLOCK = 20
 LAST_RATE = 1e-4  # the learning rate at the end, as a share of the first
 RATES = {"skipgram": 0.025, "cbow": 0.05}
@@ -208,7 +208,7 @@ class Training:
             ),
             "seed": seed,
             "tokens": corpus.num_tokens,
-            "words": zlib.crc32("\n".join(counts.words).encode() + counts.counts.astype("<i8").tobytes()),
+            "vocabulary": zlib.crc32("\n".join(counts.words).encode() + counts.counts.astype("<i8").tobytes()),
         }
         self.inputs, self.outputs = self._first_vectors()
         # where the stream of parts is: everything before is handed out, and between two blocks it is done
@@ -242,7 +242,13 @@ class Training:
             blocks = self.corpus.blocks(size, self.offset) if self.offset < self.corpus.num_tokens else iter(())
             for offset, block in blocks:
                 inside = 0
-                for tokens in cut(block, self.part_tokens):
+                for some in cut(block, self.part_tokens):
+                    tokens = np.array(some, np.int32)  # a copy: a mapped file would be another type
+                    if int(tokens.max()) >= self.words:  # compiled loops look at any row they are told to
+                        raise UserError(
+                            f"the text as numbers has word {tokens.max()} at {offset + inside}, but there are only "
+                            f"{self.words} words; it was made for other words: have it made anew"
+                        )
                     words = int(np.count_nonzero(tokens >= 0))
                     yield Part(
                         self.epoch,
