@@ -188,6 +188,29 @@ def test_resume_is_bit_identical(tmp_path: Path, stop_after: int) -> None:
     assert len(list((tmp_path / "cut").iterdir())) == 1  # the last checkpoint
 
 
+@pytest.mark.parametrize("where", ["wait", "_shares"])
+def test_an_interrupt_saves_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    corpus, counts = text(tmp_path)
+    whole = train_glove(corpus, counts, *settings(), seed=1, folder=tmp_path / "whole")
+    original, calls = getattr(glove, where), []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(glove, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_glove(corpus, counts, *settings(), seed=1, folder=tmp_path / "cut")
+    assert len(list((tmp_path / "cut").glob("glove-*"))) == 1
+    resumed = train_glove(corpus, counts, *settings(), seed=1, folder=tmp_path / "cut", resume=True)
+    # No bucket was left out or learned twice: one call more than buckets, the one that failed.
+    assert len(calls) == 3 * -(-whole.num_pairs // 40) + 1
+    assert np.array_equal(whole.input, resumed.input)
+    assert whole.losses == resumed.losses
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     corpus, counts = text(tmp_path)
     train_glove(corpus, counts, *settings(checkpoint_every=1e-9), seed=1, folder=tmp_path)
