@@ -153,8 +153,8 @@ def learn(
             futures: list[Future[float]] = []
             stopped: KeyboardInterrupt | None = None
             try:
-                for share in _shares(buckets[number], [seed, 2, state.epoch, number], threads, model):
-                    futures.append(workers.submit(steps, *share, rate, *_values(state)))
+                shares = _shares(buckets[number], [seed, 2, state.epoch, number], threads, model)
+                futures.extend(workers.submit(steps, *share, rate, *_values(state)) for share in shares)
                 wait(futures)
             except KeyboardInterrupt as interrupt:
                 stopped = interrupt
