@@ -238,3 +238,13 @@ def test_an_explosion_and_a_text_without_neighbours_are_told(tmp_path: Path) -> 
     lonely = write_tokens(["a", "b"], counts, str.split, "lonely", folder=tmp_path)
     with pytest.raises(UserError, match="no word has a neighbour"):
         train_glove(lonely, counts, *settings(), seed=1, folder=tmp_path)
+
+
+@pytest.mark.skipif(not can_compile(), reason="no Numba")
+def test_without_numba_the_same_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, counts = text(tmp_path)
+    compiled = train_glove(corpus, counts, *settings(epochs=2), seed=1, folder=tmp_path / "a")
+    monkeypatch.setattr(glove, "can_compile", lambda: False)
+    plain = train_glove(corpus, counts, *settings(epochs=2), seed=1, folder=tmp_path / "b")
+    np.testing.assert_allclose(plain.vectors, compiled.vectors, rtol=1e-3, atol=1e-5)
+    assert plain.losses == pytest.approx(compiled.losses, rel=1e-4)
