@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.errors import UserError
+from seqloom.errors import DataError, UserError
 from seqloom.text import phrases as module
 from seqloom.text.counts import count
 from seqloom.text.phrases import Phrases, count_pairs, glue_once, learn_phrases, load_phrases, save_phrases
@@ -25,6 +26,15 @@ def test_scores_by_hand() -> None:
     assert learned.glue(["in", "new", "york", "new"]) == ["in", "new_york", "new"]
     assert learn_phrases(lambda: text, threshold=0.75, discount=1).passes == ()
     assert learn_phrases(lambda: text, threshold=0.1, discount=9) == Phrases()
+
+
+def test_faults_of_the_text_are_not_hidden() -> None:
+    def broken() -> Iterator[list[str]]:
+        yield ["a"]
+        raise DataError("not UTF-8", "text", 2)
+
+    with pytest.raises(DataError, match="text:2"):
+        learn_phrases(broken)
 
 
 def test_a_word_goes_into_one_pair_a_pass() -> None:

@@ -62,13 +62,21 @@ def read(pairs: Cooccurrences, size: int = 5) -> dict[tuple[int, int], float]:
     by_distance=st.booleans(),
     slot_bits=st.integers(0, 7),
     at_once=st.integers(1, 30),
+    most_alike=st.integers(2, 4),
 )
 def test_against_a_dictionary(
-    compiled: bool, sentences: list[list[int]], window: int, by_distance: bool, slot_bits: int, at_once: int
+    compiled: bool,
+    sentences: list[list[int]],
+    window: int,
+    by_distance: bool,
+    slot_bits: int,
+    at_once: int,
+    most_alike: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "can_compile", lambda: compiled)
         patch.setattr(cooccurrence, "MERGED_AT_ONCE", at_once)
+        patch.setattr(cooccurrence, "MOST_ALIKE", most_alike)
         shares: list[float] = []
         final = Path(folder, "pairs")
         found = count_cooccurrences(
@@ -135,3 +143,14 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
     (found.folder / "rows.bin").unlink()
     with pytest.raises(UserError, match="no co-occurrences"):
         Cooccurrences(found.folder)
+
+
+def test_few_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooccurrence, "MOST_ALIKE", 3)
+    runs = cooccurrence.Runs(tmp_path)
+    for number in range(3**3 + 5):
+        runs.add(np.array([number % 4, 9]), np.array([1.0, 2.0]))
+        assert len(runs.paths) <= 2 * 4
+        assert sorted(runs.paths) == sorted(tmp_path.iterdir())
+    merged = [pair for part in merge_runs(runs.paths, 5) for pair in zip(*map(np.ndarray.tolist, part), strict=True)]
+    assert merged == [(0, 8.0), (1, 8.0), (2, 8.0), (3, 8.0), (9, 64.0)]

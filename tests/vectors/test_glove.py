@@ -188,6 +188,29 @@ def test_resume_is_bit_identical(tmp_path: Path, stop_after: int) -> None:
     assert len(list((tmp_path / "cut").iterdir())) == 1  # the last checkpoint
 
 
+@pytest.mark.parametrize("where", ["wait", "_shares"])
+def test_an_interrupt_saves_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    corpus, counts = text(tmp_path)
+    whole = train_glove(corpus, counts, *settings(), seed=1, folder=tmp_path / "whole")
+    original, calls = getattr(glove, where), []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(glove, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_glove(corpus, counts, *settings(), seed=1, folder=tmp_path / "cut")
+    assert len(list((tmp_path / "cut").glob("glove-*"))) == 1
+    resumed = train_glove(corpus, counts, *settings(), seed=1, folder=tmp_path / "cut", resume=True)
+    # No bucket was left out or learned twice: one call more than buckets, the one that failed.
+    assert len(calls) == 3 * -(-whole.num_pairs // 40) + 1
+    assert np.array_equal(whole.input, resumed.input)
+    assert whole.losses == resumed.losses
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     corpus, counts = text(tmp_path)
     train_glove(corpus, counts, *settings(checkpoint_every=1e-9), seed=1, folder=tmp_path)
@@ -215,3 +238,13 @@ def test_an_explosion_and_a_text_without_neighbours_are_told(tmp_path: Path) -> 
     lonely = write_tokens(["a", "b"], counts, str.split, "lonely", folder=tmp_path)
     with pytest.raises(UserError, match="no word has a neighbour"):
         train_glove(lonely, counts, *settings(), seed=1, folder=tmp_path)
+
+
+@pytest.mark.skipif(not can_compile(), reason="no Numba")
+def test_without_numba_the_same_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, counts = text(tmp_path)
+    compiled = train_glove(corpus, counts, *settings(epochs=2), seed=1, folder=tmp_path / "a")
+    monkeypatch.setattr(glove, "can_compile", lambda: False)
+    plain = train_glove(corpus, counts, *settings(epochs=2), seed=1, folder=tmp_path / "b")
+    np.testing.assert_allclose(plain.vectors, compiled.vectors, rtol=1e-3, atol=1e-5)
+    assert plain.losses == pytest.approx(compiled.losses, rel=1e-4)

@@ -23,6 +23,10 @@ LONGEST_LINE = 8_000_000  # bytes of one line in a file of counts: a word of the
 HEADER = "seqloom word counts 1"
 
 
+class NoWords(UserError):
+    """A text in which no word is frequent enough."""
+
+
 @dataclass(frozen=True, eq=False)
 class WordCounts:
     """Words and how often they occur, the most frequent first, equally frequent ones in the order of their letters."""
@@ -133,7 +137,7 @@ def ordered_counts(
     del kept[max_words if max_words is not None else len(kept) :]
     if not kept:
         most = max(table.values(), default=0)
-        raise UserError(
+        raise NoWords(
             f"no word of the text occurs {min_count:,} times: it has {read:,} words, the most frequent one "
             f"{most:,} times; lower min_count, or give more text"
             if table

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.errors import DataError, UserError
+from seqloom.errors import DataError
 from seqloom.files import read_json, write_atomically
-from seqloom.text.counts import MOST_KEPT, WordCounts, count
+from seqloom.text.counts import MOST_KEPT, NoWords, WordCounts, count
 
 GLUE = "_"
 PAIRS_AT_A_TIME = 2_000_000
@@ -84,7 +84,7 @@ def learn_phrases(
         try:
             # A pair with a positive score is seen more than `discount` times, and so are both its words.
             counts = count(map(learned.glue, read()), min_count=discount + 1, most_kept=most_kept)
-        except UserError:  # no word is that frequent
+        except NoWords:
             break
         pairs = _find_pairs(map(learned.glue, read()), counts, threshold, discount, most_pairs)
         if tell is not None:

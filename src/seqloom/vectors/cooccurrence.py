@@ -1,6 +1,6 @@
 """How often words stand near each other, counted in bounded memory.
 
-Pairs are summed in a table. When it is full, it is written to disk as a sorted run, and in the end the runs are merged.
+Pairs are summed in a table. When it is full, it is written to disk as a sorted run; runs are merged into longer ones.
 The result is a folder: `rows.bin` and `columns.bin` (int32), `values.bin` (float32) and `cooccurrences.json`; both
 orders of a pair are there, sorted by row, then column.
 """
@@ -8,7 +8,7 @@ orders of a pair are there, sorted by row, then column.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
@@ -21,9 +21,10 @@ from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.cooccurrence import EMPTY, add_pairs, sum_pairs, sum_sorted
 
 FORMAT = 1
-SLOT_BITS = 24  # slots of 16 bytes: 268 MB
+SLOT_BITS = 23  # slots of 16 bytes: 134 MB; several times that while a full table is sorted
 BLOCK_TOKENS = 1_000_000
 MERGED_AT_ONCE = 4_000_000
+MOST_ALIKE = 16
 RUN = np.dtype([("key", "<i8"), ("sum", "<f8")])
 
 Tell = Callable[[float, str], None]
@@ -91,19 +92,20 @@ def count_cooccurrences(
     weights[1:] = 1.0 / np.arange(1, window + 1) if by_distance else 1.0
     with folder_written_aside(folder) as aside:
         count = _count_compiled if can_compile() else _count_plain
-        runs = count(corpus, num_words, weights, slot_bits, aside, progress)
+        runs = Runs(aside)
+        count(corpus, num_words, weights, slot_bits, runs, progress)
         size = 0
         with ExitStack() as opened:
             names = ("rows.bin", "columns.bin", "values.bin")
             rows, columns, values = (opened.enter_context((aside / name).open("wb")) for name in names)
-            for keys, sums in merge_runs(runs, MERGED_AT_ONCE):
+            for keys, sums in merge_runs(runs.paths, MERGED_AT_ONCE):
                 first, second = np.divmod(keys, num_words)
                 rows.write(first.astype(np.int32).tobytes())
                 columns.write(second.astype(np.int32).tobytes())
                 values.write(sums.astype(np.float32).tobytes())
                 size += len(keys)
-        for run in runs:
-            run.unlink()
+        for path in runs.paths:
+            path.unlink()
         summary = {"format": FORMAT, "num_words": num_words, "size": size}
         (aside / "cooccurrences.json").write_text(json.dumps(summary), encoding="utf-8")
     return Cooccurrences(folder)
@@ -114,18 +116,17 @@ def _count_compiled(
     num_words: int,
     weights: np.ndarray,
     slot_bits: int,
-    folder: Path,
+    runs: Runs,
     progress: Callable[[float], None] | None,
-) -> list[Path]:
+) -> None:
     while 2**slot_bits < 8 * len(weights):  # one word's pairs must fit
         slot_bits += 1
     keys, sums = np.full(2**slot_bits, EMPTY, np.int64), np.zeros(2**slot_bits)
-    runs: list[Path] = []
     used = 0
 
     def flush() -> None:
         full = keys != EMPTY
-        runs.append(_write_run(folder, len(runs), keys[full], sums[full], num_words))
+        runs.add(*in_both_orders(keys[full], sums[full], num_words))
         keys.fill(EMPTY)
         sums.fill(0.0)
 
@@ -139,7 +140,6 @@ def _count_compiled(
         if progress is not None:
             progress((offset + len(block)) / corpus.num_tokens)
     flush()
-    return runs
 
 
 def _count_plain(
@@ -147,33 +147,61 @@ def _count_plain(
     num_words: int,
     weights: np.ndarray,
     slot_bits: int,
-    folder: Path,
+    runs: Runs,
     progress: Callable[[float], None] | None,
-) -> list[Path]:
-    runs: list[Path] = []
+) -> None:
     keys, sums = np.empty(0, np.int64), np.empty(0)
     for offset, block in corpus.blocks(max(1, min(BLOCK_TOKENS, 2**slot_bits) // len(weights))):
         new, new_sums = sum_pairs(block, weights, num_words)
         keys, sums = sum_sorted(np.concatenate([keys, new]), np.concatenate([sums, new_sums]))
         if len(keys) > 2**slot_bits:
-            runs.append(_write_run(folder, len(runs), keys, sums, num_words))
+            runs.add(*in_both_orders(keys, sums, num_words))
             keys, sums = np.empty(0, np.int64), np.empty(0)
         if progress is not None:
             progress((offset + len(block)) / corpus.num_tokens)
-    runs.append(_write_run(folder, len(runs), keys, sums, num_words))
-    return runs
+    runs.add(*in_both_orders(keys, sums, num_words))
 
 
-def _write_run(folder: Path, number: int, keys: np.ndarray, sums: np.ndarray, num_words: int) -> Path:
-    """A sorted run of both orders of each pair. A word near itself was met from both sides: its sum is doubled."""
+def in_both_orders(keys: np.ndarray, sums: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both orders of each pair, sorted. A word near itself was met from both sides: its sum is doubled."""
     first, second = np.divmod(keys, num_words)
     same = first == second
-    run = np.empty(2 * len(keys) - int(same.sum()), RUN)
-    run["key"] = np.concatenate([keys, (second * num_words + first)[~same]])
-    run["sum"] = np.concatenate([np.where(same, 2 * sums, sums), sums[~same]])
-    path = folder / f"run-{number:05d}.bin"
-    run[np.argsort(run["key"])].tofile(path)
-    return path
+    mirrored = (second * num_words + first)[~same]
+    del first, second
+    return sum_sorted(np.concatenate([keys, mirrored]), np.concatenate([np.where(same, 2 * sums, sums), sums[~same]]))
+
+
+class Runs:
+    """Sorted runs on disk: MOST_ALIKE of one generation become one of the next, so few are there, merged few times."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.written = folder, 0
+        self.generations: list[list[Path]] = []
+
+    @property
+    def paths(self) -> list[Path]:
+        return [path for generation in self.generations for path in generation]
+
+    def add(self, keys: np.ndarray, sums: np.ndarray) -> None:
+        self._write(0, [(keys, sums)])
+
+    def _write(self, generation: int, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+        path = self.folder / f"run-{self.written:07d}.bin"
+        self.written += 1
+        with path.open("wb") as file:
+            for keys, sums in parts:
+                run = np.empty(len(keys), RUN)
+                run["key"], run["sum"] = keys, sums
+                file.write(run.tobytes())
+        if generation == len(self.generations):
+            self.generations.append([])
+        alike = self.generations[generation]
+        alike.append(path)
+        if len(alike) == MOST_ALIKE:
+            self.generations[generation] = []
+            self._write(generation + 1, merge_runs(alike, MERGED_AT_ONCE))
+            for old in alike:
+                old.unlink()
 
 
 def merge_runs(runs: list[Path], at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -138,7 +138,7 @@ def learn(
     """Learn what is left of all epochs; `state` is changed. The order is a function of seed and epoch alone."""
     num_pairs = sum(_size(bucket) for bucket in buckets)
     rate = RATE if training.learning_rate is None else training.learning_rate
-    steps = glove_steps if can_compile() else plain_glove_steps
+    steps: Callable[..., float] = glove_steps if can_compile() else plain_glove_steps
     if can_compile():
         tell(state.epoch / training.epochs, "compiling, once a machine")
         none = [np.empty(0, dtype) for dtype in (np.int32, np.int32, np.float32, np.float32)]
@@ -150,23 +150,21 @@ def learn(
         visits = np.random.default_rng([seed, 1, state.epoch]).permutation(len(buckets))
         while state.bucket < len(buckets):
             number = int(visits[state.bucket])
-            pairs = np.fromfile(buckets[number], PAIR)
-            pairs = pairs[np.random.default_rng([seed, 2, state.epoch, number]).permutation(len(pairs))]
-            targets, weights = np.log(pairs["value"]), weight_of(pairs["value"], model.x_max, model.alpha)
-            columns = [np.ascontiguousarray(pairs["row"]), np.ascontiguousarray(pairs["column"]), targets, weights]
-            values = _values(state)
-            edges = np.linspace(0, len(pairs), threads + 1).astype(int)
-            shares = [[part[a:b] for part in columns] for a, b in pairwise(edges)]
-            futures = [workers.submit(steps, *share, rate, *values) for share in shares]
+            futures: list[Future[float]] = []
             stopped: KeyboardInterrupt | None = None
             try:
+                shares = _shares(buckets[number], [seed, 2, state.epoch, number], threads, model)
+                futures.extend(workers.submit(steps, *share, rate, *_values(state)) for share in shares)
                 wait(futures)
-            except KeyboardInterrupt as interrupt:  # what has begun is finished: a checkpoint is between two buckets
+            except KeyboardInterrupt as interrupt:
                 stopped = interrupt
-                wait(futures)
+                if not futures:  # nothing of this bucket is learned
+                    save()
+                    raise
+                wait(futures)  # what has begun is finished: a checkpoint stands between two buckets
             state.loss += sum(future.result() for future in futures)
             state.bucket += 1
-            learned += len(pairs)
+            learned += _size(buckets[number])
             now = time.monotonic()
             state.seconds, last = state.seconds + now - last, now
             if not np.isfinite(state.loss):
@@ -185,6 +183,17 @@ def learn(
                 saved = time.monotonic()
         state.losses.append(state.loss / num_pairs)
         state.epoch, state.bucket, state.loss = state.epoch + 1, 0, 0.0
+
+
+def _shares(bucket: Path, seed: list[int], threads: int, model: GloveSettings) -> list[list[np.ndarray]]:
+    """What each thread learns from: rows, columns, logarithms and weights of its part of a bucket, in random order."""
+    pairs = np.fromfile(bucket, PAIR)
+    pairs = pairs[np.random.default_rng(seed).permutation(len(pairs))]
+    values = np.ascontiguousarray(pairs["value"])
+    places = [np.ascontiguousarray(pairs[name]) for name in ("row", "column")]
+    columns = [*places, np.log(values), weight_of(values, model.x_max, model.alpha)]
+    edges = np.linspace(0, len(pairs), threads + 1).astype(int)
+    return [[part[start:end] for part in columns] for start, end in pairwise(edges)]
 
 
 def prepare_buckets(corpus: Corpus, num_words: int, window: int, seed: int, folder: Path, tell: Tell) -> list[Path]:

@@ -42,7 +42,7 @@ def train_ppmi(
     corpus: Corpus,
     counts: WordCounts,
     model: PpmiSettings,
-    training: VectorTrainingSettings,
+    training: VectorTrainingSettings | None = None,
     *,
     seed: int,
     folder: Path,
@@ -65,6 +65,7 @@ def train_ppmi(
             f"model.size is {model.size}, but only {len(counts):,} words have a vector; lower it, or text.min_count"
         )
     began = time.monotonic()
+    training = training or VectorTrainingSettings()
     threads = 1 if training.deterministic else training.threads or num_cores()
     counted = folder / "ppmi-counted"
     shutil.rmtree(counted, ignore_errors=True)

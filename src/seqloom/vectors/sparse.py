@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -63,9 +63,8 @@ class SparseMatrix:
         by = multiply_transposed if can_compile() else plain_multiply_transposed
         return self._product(dense, self.num_columns, by, threads)
 
-    def _product(self, dense: np.ndarray, rows: int, by: object, threads: int) -> np.ndarray:
+    def _product(self, dense: np.ndarray, rows: int, by: Callable[..., None], threads: int) -> np.ndarray:
         """Every thread takes some columns of the dense matrix: none writes where another does."""
-        assert callable(by)
         parts = [np.ascontiguousarray(part, np.float32) for part in np.array_split(dense, threads, axis=1)]
         products = [np.zeros((rows, part.shape[1]), np.float32) for part in parts]
         by(self.starts[:1], self.columns[:0], self.values[:0], parts[0], products[0])  # compiled before threads want it
