@@ -25,6 +25,7 @@ from seqloom.inspection.page import (
     save_page,
     text_size,
 )
+from seqloom.inspection.projection import known_form
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def draw_neighbours(
             f"got {len(words)} words and {count} neighbours"
         )
     target = None if save is None else checked_path(save)
-    found = {word: vectors.neighbours(word, count) for word in dict.fromkeys(words)}
+    asked = dict.fromkeys(known_form(vectors, word) for word in words)
+    found = {word: vectors.neighbours(word, count) for word in asked}
     if target is None:
         return "\n\n".join(_table(word, near, colour) for word, near in found.items())
     with look():

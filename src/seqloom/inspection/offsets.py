@@ -14,7 +14,7 @@ import numpy as np
 
 from seqloom.errors import UserError
 from seqloom.inspection.page import INK, LINES, checked_path
-from seqloom.inspection.projection import by_frequency, principal_components, unit_rows
+from seqloom.inspection.projection import by_frequency, principal_components, table_form, unit_rows
 from seqloom.inspection.scatter import Cloud, scatter
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
 
@@ -65,23 +65,23 @@ def draw_offsets(
         )
     if most < 2:
         raise UserError(f"most must be 2 or more; got {most}")
-    rank = np.argsort(by_frequency(vectors))
-    known = sorted(known, key=lambda pair: max(rank[pair[0]], rank[pair[1]]))[:most]
-    first, second = (unit_rows(vectors, np.array(side)) for side in zip(*known, strict=True))
+    ranks = np.argsort(by_frequency(vectors))
+    rank = {word: int(ranks[vectors.index[word]]) for pair in known for word in pair if word in vectors}
+    known = sorted(known, key=lambda pair: max(rank.get(word, len(vectors)) for word in pair))[:most]
+    first, second = (unit_rows(vectors, side) for side in zip(*known, strict=True))
     cosines = parallelism(second - first)
     heading = f"{title}, {len(known)} pairs" if title else f"{len(known)} pairs"
     left_out = f"{len(unknown)} without vectors" if unknown else ""
     hidden = len(pairs) - len(unknown) - len(known)
     left_out += f"{' and ' if left_out else ''}{hidden} rarer" if hidden > 0 else ""
-    names = [(vectors.words[a], vectors.words[b]) for a, b in known]
     if target is None:
         text = f"{heading}{f' ({left_out} left out)' if left_out else ''}"
-        return f"{text}\n\n{_table(names, cosines, colour)}"
+        return f"{text}\n\n{_table(known, cosines, colour)}"
     points, shares = principal_components(np.concatenate([first, second]), 2)
     num = len(known)
     cloud = Cloud(
         points=points,
-        names=[name for side in zip(*names, strict=True) for name in side],
+        names=[name for side in zip(*known, strict=True) for name in side],
         groups=np.repeat([0, 1], num),
         key=[(LINES[0], "first word of a pair"), (LINES[1], "second word"), (INK, "mean step (thick arrow)")],
         order=range(2 * num),
@@ -101,19 +101,13 @@ def draw_offsets(
 
 def _known(
     vectors: WordVectors, pairs: Sequence[tuple[str, str]]
-) -> tuple[list[tuple[int, int]], list[tuple[str, str]]]:
-    """Rows of the pairs that have vectors, and the pairs that have none."""
-
-    def row(word: str) -> int | None:
-        return vectors.index.get(word, vectors.index.get(word.lower()))
-
-    known, unknown = list[tuple[int, int]](), list[tuple[str, str]]()
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The pairs that have vectors, as the table writes them, and those that have none."""
+    known, unknown = list[tuple[str, str]](), list[tuple[str, str]]()
     for pair in dict.fromkeys(pairs):
-        first, second = row(pair[0]), row(pair[1])
-        if first is None or second is None or first == second:
-            unknown.append(pair)
-        else:
-            known.append((first, second))
+        first, second = (table_form(vectors, word) for word in pair)
+        usable = first != second and vectors.knows(first) and vectors.knows(second)
+        (known if usable else unknown).append((first, second))
     return list(dict.fromkeys(known)), unknown
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from seqloom.errors import UserError, did_you_mean, one_of
+from seqloom.errors import UserError, one_of
 from seqloom.inspection.page import LINES, checked_path
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL
@@ -82,13 +82,12 @@ def draw_projection(
     if most < 0 or labels < 0:
         raise UserError(f"most and labels must be 0 or more; got {most} and {labels}")
     target = None if save is None else checked_path(save)  # before anything that takes time
-    asked = [row_of(vectors, word) for word in words or ()]
+    asked = list(dict.fromkeys(known_form(vectors, word) for word in words or ()))
     order = by_frequency(vectors)
-    rows = np.array(list(dict.fromkeys([*order[:most].tolist(), *asked])), dtype=np.int64)
-    if len(rows) < 3:
-        raise UserError(f"a projection needs at least 3 words, there are {len(rows)}; name more words or raise most")
-    matrix = unit_rows(vectors, rows)
-    names = [vectors.words[row] for row in rows]
+    names = list(dict.fromkeys([*(vectors.words[row] for row in order[:most]), *asked]))
+    if len(names) < 3:
+        raise UserError(f"a projection needs at least 3 words, there are {len(names)}; name more words or raise most")
+    matrix = unit_rows(vectors, names)
     if method == "tsne":
         points = tsne(matrix, seed=seed, threads=threads, tell=tell)
         said = "t-SNE"
@@ -97,17 +96,19 @@ def draw_projection(
         points, shares = principal_components(matrix, 2)
         said = "PCA"
         caption = "Vectors of length 1, seen along the two directions in which they vary most."
-    heading = f"{said} of {len(rows):,} words"
+    heading = f"{said} of {len(names):,} words"
     if method == "pca":
         heading += f", {shares.sum():.1%} of the variance ({shares[0]:.1%} across, {shares[1]:.1%} up)"
     if colours == "groups":
         groups, key = named_groups(matrix, names, seed)
         caption += " Colours: groups of like words (k-means in all dimensions), with their most typical words."
     else:
-        groups, key = frequency_classes(np.argsort(order)[rows])
+        ranks = np.argsort(order)
+        # A word made of its pieces only never occurred: it is as rare as can be.
+        groups, key = frequency_classes(np.array([ranks[vectors.index[n]] if n in vectors else len(vectors) for n in names]))
         caption += " Colours: rank by frequency."
-    place = {int(row): index for index, row in enumerate(rows)}
-    named = [place[row] for row in dict.fromkeys(asked)] if asked else range(len(rows))
+    place = {name: index for index, name in enumerate(names)}
+    named = [place[word] for word in asked] if asked else range(len(names))
     cloud = Cloud(points, names, groups, key, named, labels, everyone=bool(asked))
     if target is None:
         return f"{title or heading}\n\n{scatter_text(cloud, colour=colour, width=width)}"
@@ -118,12 +119,20 @@ def draw_projection(
 # Words and their rows
 
 
-def row_of(vectors: WordVectors, word: str) -> int:
-    """The row of a word, or of its lower-case form where only that has one."""
-    for form in (word, word.lower()):
-        if form in vectors.index:
-            return vectors.index[form]
-    raise UserError(f"{word!r} has no vector{did_you_mean(word, vectors.words[:50_000])}; it is not among the words")
+def table_form(vectors: WordVectors, word: str) -> str:
+    """The word as the table would have it: as it is, or lower-cased where all its words are."""
+    return word.lower() if word not in vectors and vectors.lowercase else word
+
+
+def known_form(vectors: WordVectors, word: str) -> str:
+    """The word as the table has it.
+
+    Raises:
+        UserError: The word has no vector.
+    """
+    form = table_form(vectors, word)
+    vectors.vector(form)
+    return form
 
 
 def by_frequency(vectors: WordVectors) -> np.ndarray:
@@ -133,12 +142,12 @@ def by_frequency(vectors: WordVectors) -> np.ndarray:
     return np.argsort(-np.asarray(vectors.counts, dtype=np.int64), kind="stable")
 
 
-def unit_rows(vectors: WordVectors, rows: np.ndarray) -> np.ndarray:
-    """(rows, size) float32, each of length 1; a vector of zeros stays one."""
-    matrix = np.asarray(vectors.matrix[rows], dtype=np.float32)
+def unit_rows(vectors: WordVectors, words: Sequence[str]) -> np.ndarray:
+    """(words, size) float32, each of length 1; a vector of zeros stays one."""
+    matrix = np.array([vectors.vector(word) for word in words], dtype=np.float32)
     broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(broken):
-        word = vectors.words[int(rows[broken[0]])]
+        word = words[int(broken[0])]
         raise UserError(f"the vector of {word!r} holds numbers that are not finite; the training must have diverged")
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return matrix / np.where(lengths > 0, lengths, 1.0)
