@@ -170,12 +170,17 @@ def fingerprint(settings: CorpusSettings) -> str:
         beside = [Path(__file__).with_name(name) for name in GRAMMAR_FILES]
         paths = [str(path) for path in beside if path.exists()]
     for path in paths:
-        content = hashlib.blake2b(digest_size=16)  # one per file: bytes that move from one file to the other count
-        with _explained(path), open(path, "rb") as stream:
-            while chunk := stream.read(1 << 20):
-                content.update(chunk)
-        digest.update(content.digest())
+        digest.update(content_digest(path))
     return digest.hexdigest()
+
+
+def content_digest(path: str) -> bytes:
+    """A hash of a file's bytes; one per file, so that bytes which move from one file to the next count."""
+    content = hashlib.blake2b(digest_size=16)
+    with _explained(path), open(path, "rb") as stream:
+        while chunk := stream.read(1 << 20):
+            content.update(chunk)
+    return content.digest()
 
 
 def read_pairs(settings: CorpusSettings) -> Iterator[Pair]:
@@ -218,7 +223,21 @@ def open_lines(path: str) -> Iterator[tuple[int, str]]:
     Only \n and \r\n end a line: characters such as U+2028 or a form feed, at which `str.splitlines` breaks, would let
     parallel files slip against each other. A byte order mark at the start is dropped.
     """
-    return ((number, text) for number, text, _ in _lines(expand_path(path), refuse))
+    return lines_in(expand_path(path))
+
+
+def lines_in(path: str) -> Iterator[tuple[int, str]]:
+    """`open_lines` of a path that is already complete: a file of a folder may have `$` or `~` in its name."""
+    return ((number, text) for number, text, _ in _lines(path, refuse))
+
+
+def blocks_in(path: str, size: int = 1 << 20) -> Iterator[bytes]:
+    """The bytes of a plain, .gz or .xz file, `size` at a time, for text whose lines mean nothing."""
+    with _explained(path), _open(path) as stream:
+        block = stream.read(size).removeprefix(_BOM)
+        while block:
+            yield block
+            block = stream.read(size)
 
 
 # --- one reader per kind -------------------------------------------------------------------------------------------
