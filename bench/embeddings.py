@@ -74,12 +74,9 @@ def write_text(path: Path, lines: Iterable[list[str]], most: int | None) -> int:
 def tokenised(path: Path) -> Iterator[list[str]]:
     """The sentences of a text as seqloom takes them apart, lower-cased and without punctuation."""
     from seqloom.corpus.plain import PlainTextSettings, read_lines
-    from seqloom.text.counts import split_line
-    from seqloom.vectors.settings import WordsSettings
+    from seqloom.text.counts import words_of
 
-    settings = WordsSettings()
-    for line in read_lines(PlainTextSettings(text=str(path))):
-        yield split_line(line, settings)
+    yield from map(words_of, read_lines(PlainTextSettings(text=str(path))))
 
 
 def run_side(python: Path, peer: Peer, job: VectorJob, folder: Path) -> dict[str, Any]:
