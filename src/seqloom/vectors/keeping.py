@@ -1,0 +1,162 @@
+"""Word vectors in a folder of ours: `words.txt`, a word a line, and `vectors.safetensors`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from seqloom.errors import RunError, UserError
+from seqloom.files import write_atomically
+from seqloom.settings import check
+from seqloom.vectors.settings import SubwordSettings
+
+VECTORS, WORDS = "vectors.safetensors", "words.txt"
+LONGEST_WORD = 10_000  # bytes on average that a list of words may take
+ARRAYS = {"vectors": "F32", "own": "F32", "output": "F32", "buckets": "F32", "counts": "I64"}
+
+
+def save_parts(
+    folder: Path, words: list[str], arrays: Mapping[str, np.ndarray], subwords: SubwordSettings | None
+) -> None:
+    """Write the words and the arrays, each file aside first."""
+    broken = next((word for word in words if "\n" in word), None)
+    if broken is not None:
+        raise UserError(f"the word {broken!r} holds a line break and cannot be kept in {folder / WORDS}")
+    about = {} if subwords is None else {"subwords": subwords.model_dump_json()}
+    write_aside(folder / VECTORS, lambda file: write_safetensors(file, arrays, about))
+    write_atomically(folder / WORDS, "".join(f"{word}\n" for word in words))
+
+
+def write_safetensors(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
+    """One array after the other: the library's own writer holds a second copy of all of them in memory."""
+    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
+    stored, place = {}, 0
+    for name in sorted(arrays):
+        kind = ARRAYS[name]
+        stored[name] = np.ascontiguousarray(arrays[name], "<f4" if kind == "F32" else "<i8")
+        end = place + stored[name].nbytes
+        header[name] = {"dtype": kind, "shape": list(stored[name].shape), "data_offsets": [place, end]}
+        place = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for array in stored.values():
+        file.write(memoryview(array).cast("B") if array.size else b"")
+
+
+def load_parts(folder: Path) -> tuple[list[str], dict[str, np.ndarray], SubwordSettings | None]:
+    """-> words, arrays by name, settings of pieces; everything checked against everything else."""
+    path = folder / VECTORS
+    arrays, about = _read_safetensors(path)
+    for name, array in arrays.items():
+        if array.dtype != (np.int64 if name == "counts" else np.float32) or array.ndim != (
+            1 if name == "counts" else 2
+        ):
+            raise UserError(f"{path}: '{name}' is not as seqloom writes it ({array.dtype}, shape {array.shape})")
+    if "vectors" not in arrays:
+        raise UserError(f"{path}: holds no 'vectors'; the file was not written by seqloom")
+    rows, size = arrays["vectors"].shape
+    subwords = _subwords(about, path)
+    expected: dict[str, tuple[int, ...]] = {"own": (rows, size), "output": (rows, size), "counts": (rows,)}
+    if subwords is not None:
+        expected["buckets"] = (subwords.buckets, size)
+    if (subwords is not None) != ("buckets" in arrays):
+        raise UserError(f"{path}: the vectors of word pieces and their settings do not come together")
+    for name, shape in expected.items():
+        if name in arrays and arrays[name].shape != shape:
+            raise UserError(f"{path}: '{name}' has the shape {arrays[name].shape}, expected {shape}")
+    for name in ("vectors", "buckets"):
+        if name in arrays and (row := first_not_finite(arrays[name])) is not None:
+            raise UserError(f"{path}: row {row} of '{name}' holds a number that is not finite")
+    return _read_words(folder / WORDS, rows), arrays, subwords
+
+
+def first_not_finite(matrix: np.ndarray) -> int | None:
+    """The first row with an infinite number or none at all; looked at in parts, so that little memory is needed."""
+    step = max(1, 1_000_000 // max(1, matrix.shape[1]))
+    for start in range(0, len(matrix), step):
+        bad = ~np.isfinite(matrix[start : start + step]).all(1)
+        if bad.any():
+            return start + int(bad.argmax())
+    return None
+
+
+def write_aside(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """A large file written piece by piece, that appears under its name when it is complete."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(aside, 0o644)
+            os.replace(aside, path)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file")
+    try:
+        with safe_open(path, framework="numpy") as opened:
+            names = set(opened.keys())
+            if unknown := sorted(names - ARRAYS.keys()):
+                raise UserError(
+                    f"{path}: '{unknown[0]}' is no part of word vectors; the file was not written by seqloom"
+                )
+            return {name: opened.get_tensor(name) for name in sorted(names)}, opened.metadata() or {}
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
+
+
+def _subwords(about: Mapping[str, str], path: Path) -> SubwordSettings | None:
+    if "subwords" not in about:
+        return None
+    try:
+        values = json.loads(about["subwords"])
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: the settings of word pieces are not valid JSON") from None
+    settings, problems = check(SubwordSettings, values, "subwords")
+    if problems:
+        raise UserError(f"{path}: {problems[0]}")
+    assert isinstance(settings, SubwordSettings)
+    return settings
+
+
+def _read_words(path: Path, expected: int) -> list[str]:
+    try:
+        if path.stat().st_size > LONGEST_WORD * (expected + 1):
+            raise UserError(f"{path}: far too large for {expected:,} words")
+        data = path.read_bytes()
+        text = data.decode()
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    words = text.split("\n")
+    if words.pop():
+        raise UserError(f"{path}: ends in the middle of a line; the file is damaged")
+    if len(words) != expected:
+        raise UserError(f"{path}: holds {len(words):,} words, but {VECTORS} has {expected:,} vectors")
+    if len(set(words)) < len(words):
+        seen: set[str] = set()
+        line, word = next((n, w) for n, w in enumerate(words, 1) if w in seen or seen.add(w))  # type: ignore[func-returns-value]
+        raise UserError(f"{path}:{line}: the word {word!r} comes twice")
+    return words
