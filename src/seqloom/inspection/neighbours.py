@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqloom.errors import UserError
 from seqloom.inspection.page import (
@@ -27,9 +27,7 @@ from seqloom.inspection.page import (
 )
 from seqloom.inspection.projection import known_form
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
-
-if TYPE_CHECKING:
-    from seqloom.vectors.table import WordVectors
+from seqloom.vectors.table import WordVectors
 
 MOST_WORDS, MOST_NEIGHBOURS = 50, 200
 BAR = 24  # characters of a bar that stands for 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,7 @@ from seqloom.inspection.page import INK, LINES, checked_path
 from seqloom.inspection.projection import by_frequency, principal_components, table_form, unit_rows
 from seqloom.inspection.scatter import Cloud, scatter
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
-
-if TYPE_CHECKING:
-    from seqloom.vectors.table import WordVectors
+from seqloom.vectors.table import WordVectors
 
 MOST_PAIRS = 25
 BAR = 24

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from seqloom.inspection.page import LINES, checked_path
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL
 from seqloom.machine import num_cores
-
-if TYPE_CHECKING:
-    from seqloom.vectors.table import WordVectors
+from seqloom.vectors.table import WordVectors
 
 METHODS = ("pca", "tsne")
 COLOURS = ("groups", "frequency")
