@@ -50,7 +50,7 @@ places = st.lists(
 def test_names_are_on_the_page_and_overlap_nothing(found: list[tuple[float, float, float]], most: int) -> None:
     anchors = np.array([(x, y) for x, y, _ in found])
     sizes = np.array([(wide, 0.14) for _, _, wide in found])
-    labels = place_labels(anchors, sizes, WIDTH, HEIGHT, most)
+    labels = place_labels(anchors, lambda i: sizes[i], WIDTH, HEIGHT, most)
     assert len(labels) <= most
     assert len({label.point for label in labels}) == len(labels)
     for label in labels:
@@ -82,16 +82,16 @@ def test_where_there_is_room_every_name_is_placed_even_on_one_spot() -> None:
 
 
 def test_a_lonely_name_stands_right_of_its_point() -> None:
-    (label,) = place_labels(np.array([[1.0, 2.0]]), np.array([[0.5, 0.2]]), WIDTH, HEIGHT, 5, reach=0.1)
+    (label,) = place_labels(np.array([[1.0, 2.0]]), lambda _: (0.5, 0.2), WIDTH, HEIGHT, 5, reach=0.1)
     assert label.box == pytest.approx((1.1, 1.9, 1.6, 2.1))
-    (label,) = place_labels(np.array([[6.9, 2.0]]), np.array([[0.5, 0.2]]), WIDTH, HEIGHT, 5, reach=0.1)
+    (label,) = place_labels(np.array([[6.9, 2.0]]), lambda _: (0.5, 0.2), WIDTH, HEIGHT, 5, reach=0.1)
     assert label.box == pytest.approx((6.3, 1.9, 6.8, 2.1))  # at the right edge it stands left
 
 
 def test_the_first_of_a_region_is_named_and_every_region_is_heard() -> None:
     corner = np.random.default_rng(2).normal(size=(200, 2)) * 0.02 + 1.0
     anchors = np.concatenate([corner, [[6.0, 4.0]]])  # the rarest word lies alone
-    labels = place_labels(anchors, np.tile([0.4, 0.14], (201, 1)), WIDTH, HEIGHT, 4)
+    labels = place_labels(anchors, lambda _: (0.4, 0.14), WIDTH, HEIGHT, 4)
     named = [label.point for label in labels]
     assert named[:2] == [0, 200]
 

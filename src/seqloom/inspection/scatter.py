@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,8 @@ class Label:
 # ---------------------------------------------------------------------------------------------------------------------
 # Where names go
 
+SizeOf = Callable[[int], tuple[float, float] | np.ndarray]
+
 
 class Places:
     """What is taken on a page of that size; boxes are (left, bottom, right, top)."""
@@ -88,10 +90,10 @@ class Places:
         self.boxes = np.empty((16, 4))
         self.count = 0
 
-    def free(self, boxes: np.ndarray) -> np.ndarray:
-        """(boxes, 4) -> for each whether it lies on the page and touches nothing that is taken."""
+    def free(self, boxes: np.ndarray, outside: bool = False) -> np.ndarray:
+        """(boxes, 4) -> for each whether it touches nothing that is taken, and lies on the page unless `outside` will do."""
         left, bottom, right, top = boxes.T
-        fits = (left >= 0) & (bottom >= 0) & (right <= self.width) & (top <= self.height)
+        fits = (left >= 0) & (bottom >= 0) & (right <= self.width) & (top <= self.height) | outside
         taken = self.boxes[: self.count]
         apart = (
             (right[:, None] <= taken[:, 0])
@@ -122,7 +124,7 @@ def boxes_around(anchor: np.ndarray, size: np.ndarray, reach: float, num: int = 
 
 
 def place_labels(
-    anchors: np.ndarray, sizes: np.ndarray, width: float, height: float, most: int, reach: float = REACH
+    anchors: np.ndarray, size_of: SizeOf, width: float, height: float, most: int, reach: float = REACH
 ) -> list[Label]:
     """Name points where there is room, in the order given, spread over the page.
 
@@ -131,7 +133,7 @@ def place_labels(
 
     Args:
         anchors: (points, 2), those to be named first at the front.
-        sizes: (points, 2) width and height of each name.
+        size_of: Gives the width and height of a point's name; only asked where there may be room.
         width: Of the page.
         height: Of the page.
         most: How many names at the most.
@@ -141,29 +143,26 @@ def place_labels(
         Labels whose boxes are on the page and overlap neither each other nor a named point.
     """
     places, labels = Places(width, height), list[Label]()
-    named = np.zeros(len(anchors), dtype=bool)
     if not len(anchors) or most < 1:
         return []
+    nearest = np.full(len(anchors), np.inf)  # of each point to a named one
     berth = math.sqrt(width * height / most)
-    while len(labels) < most and berth > reach:
-        for index in np.flatnonzero(~named):
-            if len(labels) == most:
-                break
+    while berth > reach:
+        start = 0
+        while len(labels) < most and len(ahead := np.flatnonzero(nearest[start:] >= berth)):
+            index = start + int(ahead[0])
+            start = index + 1
             anchor = anchors[index]
-            near = [anchors[label.point] for label in labels]
-            if near and np.min(np.hypot(*(np.array(near) - anchor).T)) < berth:
-                continue
             dot = np.concatenate([anchor - DOT, anchor + DOT])
-            if not places.free(dot[None])[0]:
-                continue
-            boxes = boxes_around(anchor, sizes[index], reach)
+            boxes = boxes_around(anchor, np.asarray(size_of(index)), reach)
             free = np.flatnonzero(places.free(boxes))
-            if len(free):
-                box = boxes[free[0]]
-                places.take(box)
-                places.take(dot)
-                labels.append(Label(int(index), _box(box)))
-                named[index] = True
+            if not len(free) or not places.free(dot[None], outside=True)[0]:
+                nearest[index] = -np.inf  # what is taken stays taken: no need to try again
+                continue
+            places.take(boxes[free[0]])
+            places.take(dot)
+            labels.append(Label(index, _box(boxes[free[0]])))
+            nearest = np.minimum(nearest, np.hypot(*(anchors - anchor).T))
         berth /= 2
     return labels
 
@@ -250,13 +249,17 @@ def scatter_page(cloud: Cloud, title: str, caption: str = "") -> Any:
 def cloud_labels(cloud: Cloud, points: np.ndarray, width: float, height: float) -> list[Label]:
     """Where the names of a cloud go on a page; to be called within `look`."""
     order = np.asarray(cloud.order[:MOST_TRIED], dtype=int)
-    sizes = np.array([[text_size(shown(cloud.names[i]), LETTERS)[0] + 0.03, LINE] for i in order]).reshape(-1, 2)
+
+    def size_of(index: int) -> tuple[float, float]:
+        return text_size(shown(cloud.names[order[index]]), LETTERS)[0] + 0.03, LINE
+
     if cloud.everyone:
         shafts = [points[a] + np.linspace(0.05, 0.95, 25)[:, None] * (points[b] - points[a]) for a, b in cloud.arrows]
         avoid = np.concatenate(shafts) if shafts else np.empty((0, 2))
+        sizes = np.array([size_of(index) for index in range(len(order))]).reshape(-1, 2)
         found = place_every_label(points[order], sizes, width, height, avoid)
     else:
-        found = place_labels(points[order], sizes, width, height, cloud.labels)
+        found = place_labels(points[order], size_of, width, height, cloud.labels)
     return [Label(int(order[label.point]), label.box, label.line) for label in found]
 
 
