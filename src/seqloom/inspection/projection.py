@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from seqloom.errors import UserError, one_of
-from seqloom.inspection.page import LINES, checked_path
+from seqloom.inspection.page import LINES, OUTLINE, checked_path
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL
 from seqloom.machine import num_cores
@@ -25,7 +25,8 @@ METHODS = ("pca", "tsne")
 COLOURS = ("groups", "frequency")
 MOST_WORDS = 10_000
 MOST_LABELS = 90
-GROUPS = 8
+SHADES = (*LINES[:7], OUTLINE)  # of groups, the largest first
+GROUPS = len(SHADES)
 PERPLEXITY = 30.0
 TSNE_SIZE = 50  # directions of the PCA that neighbours are looked for in
 EARLY, LATE = 250, 500  # steps with and without exaggeration
@@ -267,7 +268,7 @@ def named_groups(matrix: np.ndarray, names: Sequence[str], seed: int) -> tuple[n
         members = np.flatnonzero(found == group)
         known = members[: max(30, len(members) // 10)]  # names that a reader knows: frequent ones come first
         typical = known[np.argsort(-(centred[known] @ centres[group]), kind="stable")[:3]]
-        key.append((LINES[int(ranks[group]) % len(LINES)], ", ".join(names[i] for i in typical)))
+        key.append((SHADES[int(ranks[group])], ", ".join(names[i] for i in typical)))
     return ranks[found], key
 
 

@@ -191,7 +191,7 @@ def place_every_label(
         best = int(cost.argmin())
         if np.isfinite(cost[best]):
             places.take(boxes[best])
-            labels.append(Label(index, _box(boxes[best]), line=bool(ring[best] > 1)))
+            labels.append(Label(index, _box(boxes[best]), line=bool(ring[best] > 0)))
     return labels
 
 
@@ -265,8 +265,9 @@ def cloud_labels(cloud: Cloud, points: np.ndarray, width: float, height: float) 
 
 def _paint_points(canvas: Any, cloud: Cloud, points: np.ndarray, area: float) -> None:
     # So many dots as there are cover about a quarter of the page; a dot stays one that can be seen.
-    diameter = min(4.5, max(0.9, 72 * math.sqrt(area / (math.pi * len(points)))))
+    diameter = min(3.4, max(0.9, 72 * math.sqrt(area / (math.pi * len(points)))))
     many = len(points) > MOST_DRAWN_ONE_BY_ONE
+    background = cloud.everyone and len(cloud.order) < len(points)  # behind words that were asked for
     palette = np.array([colour for colour, _ in cloud.key])
     backwards = slice(None, None, -1)  # the first points come to lie on top
     canvas.scatter(
@@ -274,7 +275,7 @@ def _paint_points(canvas: Any, cloud: Cloud, points: np.ndarray, area: float) ->
         points[backwards, 1],
         s=diameter**2,
         c=palette[cloud.groups][backwards],
-        alpha=0.55 if many else 0.9,
+        alpha=0.22 if background else 0.55 if many else 0.9,
         linewidths=0,
         rasterized=many,
         zorder=1,
@@ -300,7 +301,7 @@ def _paint_label(canvas: Any, cloud: Cloud, points: np.ndarray, label: Label) ->
     if label.line:
         to = (min(max(x, left), right), min(max(y, bottom), top))
         canvas.plot([x, to[0]], [y, to[1]], color=OUTLINE, linewidth=0.5, zorder=2.5)
-    canvas.plot([x], [y], "o", markersize=3.6, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=4)
+    canvas.plot([x], [y], "o", markersize=4.4, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=4)
     from matplotlib.patches import Rectangle
 
     # Not the text's own background: that one would follow the letters, and pages would differ from what was placed.
