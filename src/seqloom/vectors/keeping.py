@@ -47,7 +47,8 @@ def write_safetensors(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: M
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for array in stored.values():
-        file.write(memoryview(array).cast("B") if array.size else b"")
+        if array.size:
+            file.write(array.data.cast("B"))
 
 
 def load_parts(folder: Path) -> tuple[list[str], dict[str, np.ndarray], SubwordSettings | None]:
