@@ -235,12 +235,21 @@ def embeddings_table(found: Mapping[str, Any]) -> str:
             [TITLES[model], SIDES[name].title, reason, *["–"] * (4 + len(names))]
             for name, reason in result["missing"].items()
         ]
-    header = ["model", "trainer", "words/s, each seed", "median", "seqloom / this", "counting words, s", "peak memory, MB"]
+    header = [
+        "model",
+        "trainer",
+        "words/s, each seed",
+        "median",
+        "seqloom / this",
+        "counting words, s",
+        "peak memory, MB",
+    ]
     notes = [
         f"{found['words']:,} words of {found['text']}, {found['epochs']} epochs, {found['size']} dimensions, window "
         f"{found['window']}, {found['negatives']} negatives, minimum count {found['min_count']}, subsampling "
-        f"{found['subsample']:g}, {found['threads']} threads. Scores: Spearman's ρ × 100 over the pairs whose words are "
-        f"known, and the percentage of analogies solved by 3CosAdd; mean over {found['seeds']} seeds ± standard deviation."
+        f"{found['subsample']:g}, {found['threads']} threads. Scores: Spearman's ρ × 100 over the pairs whose words "
+        f"are known, and the percentage of analogies solved by 3CosAdd; mean over {found['seeds']} seeds ± standard "
+        "deviation."
     ]
     notes += [f"**{note}**" for note in differences(found)]
     return f"{table([*header, *names], rows)}\n\n" + "\n\n".join(notes) + "\n"

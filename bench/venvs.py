@@ -1,4 +1,4 @@
-"""An environment for each peer, made on demand in the cache folder: torch where it needs it, then the peer, all pinned."""
+"""An environment for each peer, made on demand in the cache folder: torch if it needs it, then the peer, all pinned."""
 
 from __future__ import annotations
 

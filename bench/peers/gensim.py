@@ -1,4 +1,4 @@
-"""gensim's Word2Vec and FastText, reading the file by themselves (`corpus_file`), which is the fastest way they have."""
+"""gensim's Word2Vec and FastText, reading the file by themselves (`corpus_file`), the fastest way they have."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from bench.vectors_job import VectorJob, read_job, write_result
 from seqloom.batches.tokens import TokenCorpus, write_tokens
@@ -40,19 +42,32 @@ def word2vec_settings(job: VectorJob) -> Word2VecSettings:
     )
 
 
-def train(job: VectorJob, corpus: TokenCorpus, counts: WordCounts) -> Any:
+def trained(job: VectorJob, corpus: TokenCorpus, counts: WordCounts) -> tuple[np.ndarray, dict[str, float]]:
+    """The words' finished vectors, the seconds of training, and for GloVe the co-occurrences learned from a second."""
     training = VectorTrainingSettings(
         epochs=job.epochs, learning_rate=job.learning_rate, subsample=job.subsample, threads=job.threads
     )
+    began = time.perf_counter()
     if job.model == "glove":
         from seqloom.vectors.glove import train_glove
 
         settings = GloveSettings(kind="glove", size=job.size, window=job.window)
-        return train_glove(corpus, counts, settings, training, seed=job.seed, folder=None, resume=False, tell=None)
+        with tempfile.TemporaryDirectory(dir=Path(job.result).parent) as folder:
+            found = train_glove(corpus, counts, settings, training, seed=job.seed, folder=Path(folder))
+        seconds = time.perf_counter() - began
+        pace = found.num_pairs * job.epochs / found.seconds
+        return found.vectors, {"seconds": seconds, "updates_per_second": pace, "pairs": found.num_pairs}
     from seqloom.vectors.word2vec import train_word2vec
 
-    settings = word2vec_settings(job)
-    return train_word2vec(corpus, counts, settings, training, seed=job.seed, folder=None, resume=False, tell=None)
+    model = word2vec_settings(job)
+    made = train_word2vec(corpus, counts, model, training, seed=job.seed, folder=None, resume=False, tell=None)
+    seconds = time.perf_counter() - began
+    if model.subwords is None or made.buckets is None:
+        return made.input, {"seconds": seconds}
+    from seqloom.vectors.finishing import finished_vectors
+
+    words = [word.encode() for word in counts.words]
+    return finished_vectors(words, made.input, made.buckets, model.subwords), {"seconds": seconds}
 
 
 def main() -> None:
@@ -60,14 +75,12 @@ def main() -> None:
     began = time.perf_counter()
     corpus, counts = counted(job)
     ready = time.perf_counter()
-    vectors = train(job, corpus, counts)
-    seconds = time.perf_counter() - ready
-    write_result(
-        job, vocabulary_seconds=ready - began, seconds=seconds, vocabulary=len(counts), kept_words=corpus.num_words
-    )
+    matrix, figures = trained(job, corpus, counts)
+    write_result(job, **figures, vocabulary_seconds=ready - began, vocabulary=len(counts), kept_words=corpus.num_words)
     from seqloom.vectors.formats import write_vectors
+    from seqloom.vectors.table import WordVectors
 
-    write_vectors(vectors, job.vectors)
+    write_vectors(WordVectors(list(counts.words), matrix), job.vectors, "word2vec-binary")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,11 @@ def test_gensim_trains_what_is_asked_for(model: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sat\nthe dog sat\n" * 5, encoding="utf-8")
     job = job_in(tmp_path, model=model)
     made = model_of(job)
-    assert (made.sg, made.hs, made.negative) == (model != "cbow", model == "skipgram-hs", 0 if model == "skipgram-hs" else 2)
+    assert (made.sg, made.hs, made.negative) == (
+        model != "cbow",
+        model == "skipgram-hs",
+        0 if model == "skipgram-hs" else 2,
+    )
     assert (made.vector_size, made.window, made.epochs, made.alpha) == (11, 3, 2, 0.025)
     (tmp_path / "job.json").write_text(json.dumps(vars(job)), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:

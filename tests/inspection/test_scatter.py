@@ -41,9 +41,7 @@ def cloud_of(num: int, names: list[str] | None = None, **more: Any) -> Cloud:
     return Cloud(**{**given, **more})
 
 
-places = st.lists(
-    st.tuples(st.floats(0, WIDTH), st.floats(0, HEIGHT), st.floats(0.05, 2.5)), min_size=1, max_size=40
-)
+places = st.lists(st.tuples(st.floats(0, WIDTH), st.floats(0, HEIGHT), st.floats(0.05, 2.5)), min_size=1, max_size=40)
 
 
 @given(places, st.integers(1, 30))

@@ -85,9 +85,8 @@ def _table(word: str, near: Sequence[tuple[str, float]], colour: bool) -> str:
     for name, (_, similarity) in zip(names, near, strict=True):
         drawn = bar(similarity, BAR)
         number = f"{similarity:6.3f}".replace("-", "−")
-        lines.append(
-            f"  {name}{' ' * (widest - display_width(name))} {number}  {painted(drawn, SEQUENTIAL[3]) if colour else drawn}".rstrip()
-        )
+        drawn = painted(drawn, SEQUENTIAL[3]) if colour else drawn
+        lines.append(f"  {name}{' ' * (widest - display_width(name))} {number}  {drawn}".rstrip())
     return "\n".join(lines)
 
 
@@ -128,6 +127,4 @@ def _paint(canvas: Any, word: str, near: Sequence[tuple[str, float]], x: float, 
         for size, shade in ((BAR_WIDTH, SEQUENTIAL[0]), (length, SEQUENTIAL[3])):
             canvas.add_patch(Rectangle((x + left, middle - 0.36 * LINE), size, 0.72 * LINE, color=shade, linewidth=0))
         number = f"{similarity:.2f}".replace("-", "−")
-        canvas.text(
-            x + left + BAR_WIDTH + 0.05, middle, number, fontsize=SMALL, color=FAINT, va="center_baseline"
-        )
+        canvas.text(x + left + BAR_WIDTH + 0.05, middle, number, fontsize=SMALL, color=FAINT, va="center_baseline")

@@ -104,7 +104,9 @@ def draw_projection(
     else:
         ranks = np.argsort(order)
         # A word made of its pieces only never occurred: it is as rare as can be.
-        groups, key = frequency_classes(np.array([ranks[vectors.index[n]] if n in vectors else len(vectors) for n in names]))
+        groups, key = frequency_classes(
+            np.array([ranks[vectors.index[n]] if n in vectors else len(vectors) for n in names])
+        )
         caption += " Colours: rank by frequency."
     place = {name: index for index, name in enumerate(names)}
     named = [place[word] for word in asked] if asked else range(len(names))
@@ -185,14 +187,12 @@ def principal_components(matrix: np.ndarray, num: int) -> tuple[np.ndarray, np.n
     return found, shares
 
 
-def tsne(
-    matrix: np.ndarray, *, seed: int = 1, threads: int | None = None, tell: Tell | None = None
-) -> np.ndarray:
+def tsne(matrix: np.ndarray, *, seed: int = 1, threads: int | None = None, tell: Tell | None = None) -> np.ndarray:
     """Points (points, 2) whose neighbours are the neighbours of the vectors (points, size)."""
     try:
         import openTSNE
-    except ImportError:
-        raise UserError("t-SNE needs openTSNE: pip install 'seqloom[views]', or take method pca") from None
+    except ImportError as error:
+        raise UserError(f"t-SNE needs openTSNE: pip install 'seqloom[views]', or take method pca ({error})") from None
     if len(matrix) < 5:
         raise UserError(f"t-SNE needs at least 5 words, there are {len(matrix)}; name more, or take method pca")
     say = tell or (lambda share, figures: None)

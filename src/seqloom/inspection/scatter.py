@@ -1,7 +1,7 @@
 """Named points in a plane: in files, and on the terminal. Names are placed so that none covers another.
 
-Pictures are laid out in inches, and so are the points before anything is drawn. Beyond a few thousand points they become
-one picture inside the file, while letters and lines stay what they are: a file of 100,000 points stays small.
+Pictures are laid out in inches, and so are the points before anything is drawn. Beyond a few thousand points they are
+one picture inside the file, while letters and lines stay what they are: a file of 100,000 points is small.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Places:
         self.count = 0
 
     def free(self, boxes: np.ndarray, outside: bool = False) -> np.ndarray:
-        """(boxes, 4) -> for each whether it touches nothing that is taken, and lies on the page unless `outside` will do."""
+        """(boxes, 4) -> for each whether nothing taken touches it, and it lies on the page unless `outside` will do."""
         left, bottom, right, top = boxes.T
         fits = (left >= 0) & (bottom >= 0) & (right <= self.width) & (top <= self.height) | outside
         taken = self.boxes[: self.count]
@@ -286,7 +286,11 @@ def _paint_arrows(canvas: Any, cloud: Cloud, points: np.ndarray) -> None:
     style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 7, "shrinkA": 3, "shrinkB": 3, "linewidth": 0.8}
     for first, second in cloud.arrows:
         canvas.annotate(
-            "", xy=points[second], xytext=points[first], arrowprops={**style, "color": OUTLINE, "shrinkB": 2.5}, zorder=2
+            "",
+            xy=points[second],
+            xytext=points[first],
+            arrowprops={**style, "color": OUTLINE, "shrinkB": 2.5},
+            zorder=2,
         )
     if cloud.mean and cloud.arrows:
         start, end = points[np.asarray(cloud.arrows)].mean(axis=0)
@@ -352,9 +356,7 @@ def _paint_key(page: Any, key: Sequence[tuple[str, str]], places: Sequence[tuple
 # On the terminal
 
 
-def scatter_text(
-    cloud: Cloud, *, colour: bool = True, width: int | None = None, height: int | None = None
-) -> str:
+def scatter_text(cloud: Cloud, *, colour: bool = True, width: int | None = None, height: int | None = None) -> str:
     """Draw a cloud with Braille letters, eight dots each, and the names that fit; the key below."""
     size = shutil.get_terminal_size()
     columns = max(20, width if width is not None else size.columns)
@@ -386,7 +388,9 @@ def scatter_text(
     _write_names(page, cloud, x // 2, y // 4)
     drawn = [_joined(row, cloud.key, colour) for row in page]
     key = [
-        (painted("●", hue) if colour else "●") + f" {text}" for hue, text in cloud.key if text and (colour or not _many(cloud))
+        (painted("●", hue) if colour else "●") + f" {text}"
+        for hue, text in cloud.key
+        if text and (colour or not _many(cloud))
     ]
     return "\n".join([*drawn, *([""] if key else []), *key])
 
