@@ -35,11 +35,15 @@ def test_the_fast_way_cuts_as_the_plain_one(line: str, lowercase: bool) -> None:
     assert words_of(line, "words", lowercase) == expected
 
 
-sentences = st.lists(st.lists(st.sampled_from(["a", "b", "c", "dd", "é", "ß"]) | st.text("xyz", min_size=1, max_size=3)))
+sentences = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "dd", "é", "ß"]) | st.text("xyz", min_size=1, max_size=3))
+)
 
 
 @settings(max_examples=100, deadline=None)
-@given(text=sentences, min_count=st.integers(1, 3), max_words=st.none() | st.integers(1, 4), at_a_time=st.integers(1, 9))
+@given(
+    text=sentences, min_count=st.integers(1, 3), max_words=st.none() | st.integers(1, 4), at_a_time=st.integers(1, 9)
+)
 def test_counts_are_exact_and_ordered(
     text: list[list[str]], min_count: int, max_words: int | None, at_a_time: int
 ) -> None:
@@ -86,13 +90,17 @@ def test_forgetting_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_to_count() -> None:
     with pytest.raises(UserError, match="there is no word in the text"):
         count_words(["", "…"])
-    with pytest.raises(UserError, match=r"occurs 3 times: it has 3 words, the most frequent one 2 times; lower min_count"):
+    with pytest.raises(
+        UserError, match=r"occurs 3 times: it has 3 words, the most frequent one 2 times; lower min_count"
+    ):
         count_words(["a b a"], min_count=3)
     assert count_words(["A b", "a."], min_count=2).words == ("a",)
 
 
 @settings(max_examples=60, deadline=None)
-@given(text=st.lists(st.text(min_size=1, max_size=6).filter(lambda w: w.split() == [w] and w.isprintable()), min_size=1))
+@given(
+    text=st.lists(st.text(min_size=1, max_size=6).filter(lambda w: w.split() == [w] and w.isprintable()), min_size=1)
+)
 def test_saved_and_loaded(text: list[str]) -> None:
     original = count([text])
     with tempfile.TemporaryDirectory() as folder:

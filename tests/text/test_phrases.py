@@ -35,11 +35,15 @@ def test_a_word_goes_into_one_pair_a_pass() -> None:
 
 
 def test_two_passes_find_three_words() -> None:
-    text = [["new", "york", "times"], ["the", "new", "york", "times"], ["old", "times"], ["a", "b", "c", "d"]] * 3
+    lines = ["the new york times", "new york times", "the old times", "the a b"] * 3
+    text = [line.split() for line in lines]
+    # 39 words: (new, york) 4/36 * 39 = 4.3, (york, times) 2.9, (a, b) 4.3, others below 1.5; then 30 words:
+    # (new_york, times) 4/54 * 30 = 2.2
     told: list[str] = []
     learned = learn_phrases(lambda: text, passes=2, threshold=2.0, discount=2, tell=told.append)
-    assert learned.glue(["the", "new", "york", "times"])[-1] == "new_york_times"
-    assert len(learned.passes) == 2 == len(told)
+    assert learned.glue(["the", "new", "york", "times"]) == ["the", "new_york_times"]
+    assert learned.passes[1] == {("new_york", "times"): pytest.approx(4 / 54 * 30)}
+    assert len(told) == 2
 
 
 @settings(max_examples=80, deadline=None)
@@ -106,7 +110,13 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     save_phrases(tmp_path / "phrases.json", learned)
     loaded = load_phrases(tmp_path / "phrases.json")
     assert [dict(pairs) for pairs in loaded.passes] == [dict(pairs) for pairs in learned.passes]
-    for content in ("[]", "{", '{"format": 1}', '{"format": 1, "passes": [3]}', '{"format": 1, "passes": [[["a", 1.0]]]}'):
+    for content in (
+        "[]",
+        "{",
+        '{"format": 1}',
+        '{"format": 1, "passes": [3]}',
+        '{"format": 1, "passes": [[["a", 1.0]]]}',
+    ):
         (tmp_path / "wrong.json").write_text(content)
         with pytest.raises(UserError, match=r"wrong\.json"):
             load_phrases(tmp_path / "wrong.json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,9 @@ SLOT_BITS = 24  # slots of 16 bytes: 268 MB
 BLOCK_TOKENS = 1_000_000
 MERGED_AT_ONCE = 4_000_000
 RUN = np.dtype([("key", "<i8"), ("sum", "<f8")])
+
+Tell = Callable[[float, str], None]
+"""Takes the share of the work that is done, 0 to 1, and a few figures as text."""
 
 
 class Corpus(Protocol):
@@ -89,14 +93,15 @@ def count_cooccurrences(
         count = _count_compiled if can_compile() else _count_plain
         runs = count(corpus, num_words, weights, slot_bits, aside, progress)
         size = 0
-        with (aside / "rows.bin").open("wb") as rows, (aside / "columns.bin").open("wb") as columns:
-            with (aside / "values.bin").open("wb") as values:
-                for keys, sums in merge_runs(runs, MERGED_AT_ONCE):
-                    first, second = np.divmod(keys, num_words)
-                    rows.write(first.astype(np.int32).tobytes())
-                    columns.write(second.astype(np.int32).tobytes())
-                    values.write(sums.astype(np.float32).tobytes())
-                    size += len(keys)
+        with ExitStack() as opened:
+            names = ("rows.bin", "columns.bin", "values.bin")
+            rows, columns, values = (opened.enter_context((aside / name).open("wb")) for name in names)
+            for keys, sums in merge_runs(runs, MERGED_AT_ONCE):
+                first, second = np.divmod(keys, num_words)
+                rows.write(first.astype(np.int32).tobytes())
+                columns.write(second.astype(np.int32).tobytes())
+                values.write(sums.astype(np.float32).tobytes())
+                size += len(keys)
         for run in runs:
             run.unlink()
         summary = {"format": FORMAT, "num_words": num_words, "size": size}
@@ -186,7 +191,7 @@ def merge_runs(runs: list[Path], at_once: int) -> Iterator[tuple[np.ndarray, np.
         # Up to the smallest last key of a run that goes on, no key can still come.
         lasts = [part["key"][-1] for part, more in zip(held, unread, strict=True) if more]
         ends = [np.searchsorted(part["key"], min(lasts), "right") if lasts else len(part) for part in held]
-        ready = np.concatenate([part[:end] for part, end in zip(held, ends, strict=True)])
+        ready = np.concatenate([np.empty(0, RUN), *(part[:end] for part, end in zip(held, ends, strict=True))])
         if not len(ready):
             return
         held = [part[end:] for part, end in zip(held, ends, strict=True)]

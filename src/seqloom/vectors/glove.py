@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.glove import glove_steps, plain_glove_steps
 from seqloom.machine import num_cores
 from seqloom.text.counts import WordCounts
-from seqloom.vectors.cooccurrence import Cooccurrences, Corpus, count_cooccurrences
+from seqloom.vectors.cooccurrence import Cooccurrences, Corpus, Tell, count_cooccurrences
 from seqloom.vectors.settings import GloveSettings, VectorTrainingSettings
 
 BUCKET_PAIRS = 1_000_000
@@ -35,9 +36,6 @@ PAIR = np.dtype([("row", "<i4"), ("column", "<i4"), ("value", "<f4")])
 NAMES = ("input", "output", "input_bias", "output_bias")
 SQUARES = "_squares"
 _CHECKPOINT = re.compile(r"glove-\d{5}-\d{7}")
-
-Tell = Callable[[float, str], None]
-"""Takes the share of the work that is done, 0 to 1, and a few figures as text."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,6 @@ def train_glove(
         remove_checkpoints(folder)
         state = first_state(len(counts), model.size, seed)
     buckets = prepare_buckets(corpus, len(counts), model.window, seed, folder / f"pairs-{key}", told)
-    if can_compile() and state.epoch < training.epochs:
-        told(0.0, "compiling, once a machine")
     threads = 1 if training.deterministic else training.threads or num_cores()
     with ThreadPoolExecutor(threads) as workers:
         learn(state, buckets, model, training, seed, workers, threads, lambda: save_state(folder, key, state), told)
@@ -143,6 +139,10 @@ def learn(
     num_pairs = sum(_size(bucket) for bucket in buckets)
     rate = RATE if training.learning_rate is None else training.learning_rate
     steps = glove_steps if can_compile() else plain_glove_steps
+    if can_compile():
+        tell(state.epoch / training.epochs, "compiling, once a machine")
+        none = [np.empty(0, dtype) for dtype in (np.int32, np.int32, np.float32, np.float32)]
+        steps(*none, rate, *_values(state))  # here, before several threads want to
     saved = last = time.monotonic()
     learned = 0
     began = state.seconds
@@ -154,9 +154,9 @@ def learn(
             pairs = pairs[np.random.default_rng([seed, 2, state.epoch, number]).permutation(len(pairs))]
             targets, weights = np.log(pairs["value"]), weight_of(pairs["value"], model.x_max, model.alpha)
             columns = [np.ascontiguousarray(pairs["row"]), np.ascontiguousarray(pairs["column"]), targets, weights]
-            values = [state.tensors[name + ending] for ending in ("", SQUARES) for name in NAMES]
+            values = _values(state)
             edges = np.linspace(0, len(pairs), threads + 1).astype(int)
-            shares = [[part[a:b] for part in columns] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+            shares = [[part[a:b] for part in columns] for a, b in pairwise(edges)]
             futures = [workers.submit(steps, *share, rate, *values) for share in shares]
             stopped: KeyboardInterrupt | None = None
             try:
@@ -187,14 +187,15 @@ def learn(
         state.epoch, state.bucket, state.loss = state.epoch + 1, 0, 0.0
 
 
-def prepare_buckets(
-    corpus: Corpus, num_words: int, window: int, seed: int, folder: Path, tell: Tell | None = None
-) -> list[Path]:
+def prepare_buckets(corpus: Corpus, num_words: int, window: int, seed: int, folder: Path, tell: Tell) -> list[Path]:
     """Co-occurrences in files of about BUCKET_PAIRS, each in a random one; written unless they are there already."""
     if not (folder / "buckets.json").is_file():
         counted = folder.with_name(f"{folder.name}-counted")
         shutil.rmtree(counted, ignore_errors=True)
-        progress = None if tell is None else lambda share: tell(0.0, f"counting co-occurrences {share:4.0%}")
+
+        def progress(share: float) -> None:
+            tell(0.0, f"counting co-occurrences {share:4.0%}")
+
         try:
             pairs = count_cooccurrences(corpus, num_words, window, counted, progress=progress)
             if not len(pairs):
@@ -225,6 +226,10 @@ def scatter(pairs: Cooccurrences, folder: Path, seed: int) -> int:
     return number
 
 
+def _values(state: GloveState) -> list[np.ndarray]:
+    return [state.tensors[name + ending] for ending in ("", SQUARES) for name in NAMES]
+
+
 def _bucket(folder: Path, number: int) -> Path:
     return folder / f"bucket-{number:06d}.bin"
 
@@ -236,9 +241,7 @@ def _size(bucket: Path) -> int:
 # --- checkpoints ---------------------------------------------------------------------------------------------------
 
 
-def _key(
-    corpus: Corpus, counts: WordCounts, model: GloveSettings, training: VectorTrainingSettings, seed: int
-) -> str:
+def _key(corpus: Corpus, counts: WordCounts, model: GloveSettings, training: VectorTrainingSettings, seed: int) -> str:
     """A hash of what a checkpoint depends on; more epochs or threads may be asked for later."""
     facts = [model.model_dump(mode="json"), training.learning_rate, seed, corpus.num_tokens, counts.counts.tolist()]
     digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8)
