@@ -85,6 +85,11 @@ class WordVectors:
         """Whether no word has a capital letter: then other text is lower-cased before its words are looked up."""
         return all(word == word.lower() for word in self.words)
 
+    def most_frequent(self, count: int) -> WordVectors:
+        """The first so many words; pieces stay."""
+        first = [None if a is None else a[:count] for a in (self.counts, self.own, self.output)]
+        return WordVectors(self.words[:count], self.matrix[:count], first[0], self.subwords, self.buckets, *first[1:])
+
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     def knows(self, word: str) -> bool:
