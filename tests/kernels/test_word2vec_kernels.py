@@ -14,7 +14,7 @@ from seqloom.vectors.huffman import build_tree
 from seqloom.vectors.reference import OBJECTIVES, Plan, Random
 
 pytest.importorskip("numba")
-from seqloom.kernels import word2vec as compiled  # noqa: E402  it needs Numba when it is imported
+from seqloom.kernels import word2vec as compiled
 
 SIZES = [1, 7, 8, 13, 16, 41]
 

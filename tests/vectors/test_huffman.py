@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_it_is_a_complete_code_and_no_other_is_shorter(counts: list[int]) -> Non
     lengths = tree.lengths.tolist()
     assert sum(Fraction(1, 2**length) for length in lengths) == 1  # Kraft: nothing left over
     codes = sorted(code_of(tree, word) for word in range(len(counts)))
-    assert not any(after.startswith(before) for before, after in zip(codes, codes[1:], strict=False))
+    assert not any(after.startswith(before) for before, after in pairwise(codes))
     assert sum(count * length for count, length in zip(counts, lengths, strict=True)) == shortest_total(counts)
 
 

@@ -24,7 +24,7 @@ from seqloom.vectors.subwords import buckets_of
 from seqloom.vectors.word2vec import CHECKPOINT, Progressed, Trained, cut, make_plan, train_word2vec
 
 GROUPS = (("apple", "pear", "plum", "quince"), ("iron", "zinc", "lead", "gold"), ("oak", "elm", "ash", "yew"))
-SUBWORDS = SubwordSettings(shortest=3, longest=4, buckets=50)
+SUBWORDS = SubwordSettings(shortest=3, longest=4, buckets=211)
 KINDS = ("skipgram", "cbow")
 OBJECTIVE_NAMES = ("negative_sampling", "hierarchical_softmax", "softmax")
 
@@ -67,6 +67,14 @@ def sentences_of_groups(count: int, seed: int = 5) -> tuple[Counted, list[list[i
 
 
 COUNTED, SENTENCES = sentences_of_groups(60)
+
+
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where whoever started the tests has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -230,9 +238,7 @@ def test_the_loss_is_the_mean_over_all_predictions(kind: str, objective: str, su
     for line in SENTENCES[:9]:
         kept, spans, noise = reference.draw_sentence(plan, line, draws)
         for middle, word in enumerate(kept):
-            around = [
-                (kept[place], place) for place in range(len(kept)) if 0 < abs(place - middle) <= spans[middle]
-            ]
+            around = [(kept[place], place) for place in range(len(kept)) if 0 < abs(place - middle) <= spans[middle]]
             rows = [
                 plan.piece_rows[plan.piece_starts[w] : plan.piece_starts[w + 1]] if subwords else np.array([w])
                 for w, _ in around
@@ -289,9 +295,7 @@ def test_it_learns_who_goes_with_whom(kind: str, objective: str, subwords: bool)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("subwords", [False, True])
-def test_without_numba_the_same_vectors_come_out(
-    kind: str, subwords: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_numba_the_same_vectors_come_out(kind: str, subwords: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = train(model_of(kind, subwords=subwords))
     monkeypatch.setattr(word2vec, "can_compile", lambda: False)
     plain = train(model_of(kind, subwords=subwords))
@@ -300,8 +304,11 @@ def test_without_numba_the_same_vectors_come_out(
     np.testing.assert_allclose(fast.output, plain.output, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize(("kind", "objective", "subwords"), [("skipgram", OBJECTIVE_NAMES[0], True), ("cbow", OBJECTIVE_NAMES[1], False)])
+@pytest.mark.usefixtures("small_blocks", "heard_interrupts")
+@pytest.mark.parametrize(
+    ("kind", "objective", "subwords"),
+    [("skipgram", "negative_sampling", True), ("cbow", "hierarchical_softmax", False)],
+)
 @pytest.mark.parametrize("at", [1, 3, 6, 8])
 def test_a_stopped_training_goes_on_to_the_same_bits(
     kind: str, objective: str, subwords: bool, at: int, tmp_path: Path
@@ -347,7 +354,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path: Path) -> No
     assert not (tmp_path / CHECKPOINT).exists()
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_blocks", "heard_interrupts")
 def test_several_threads_do_every_word_once_an_epoch_and_go_on_after_a_stop(tmp_path: Path) -> None:
     def interrupt(number: int) -> None:
         if number == 3:
@@ -421,10 +428,10 @@ def test_pieces_share_rows_as_their_buckets_say() -> None:
 def test_buckets_without_a_word_keep_their_first_values_and_others_are_trained() -> None:
     trained = train(model_of(subwords=True), epochs=1)
     assert trained.buckets is not None
-    assert trained.buckets.shape == (50, 12)
+    assert trained.buckets.shape == (211, 12)
     assert np.isfinite(trained.buckets).all()
     _, used = make_plan(COUNTED, model_of(subwords=True), 0.0)
-    unused = sorted(set(range(50)) - set(used.tolist()))
+    unused = sorted(set(range(211)) - set(used.tolist()))
     assert unused
     assert np.abs(trained.buckets[unused]).max() <= 1 / 12
 

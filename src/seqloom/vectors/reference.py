@@ -1,7 +1,7 @@
 """Skip-gram and CBOW as plain formulas: one update at a time, every draw in the open.
 
-`train_part` does the same as the compiled `seqloom.kernels.word2vec.train_part`, from the same random numbers, and takes
-its place where Numba is not installed. It is some hundred times slower and meant to be read.
+`train_part` does the same as the compiled `seqloom.kernels.word2vec.train_part`, from the same random numbers, and
+takes its place where Numba is not installed. It is some hundred times slower and meant to be read.
 
 Notation: h is an input vector (a word's row, the mean of a word and its pieces, or for CBOW the mean of a window), o an
 output vector, s = h · o a score, σ(x) = 1 / (1 + exp(-x)), η the learning rate.

@@ -10,13 +10,15 @@ parts: all parts before it are done, none after it has begun.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -192,14 +194,8 @@ class Training:
         folder: Path | None,
         tell: Callable[[Progressed], None] | None,
     ) -> None:
-        self.corpus, self.model, self.training, self.seed, self.folder, self.tell = (
-            corpus,
-            model,
-            training,
-            seed,
-            folder,
-            tell,
-        )
+        self.corpus, self.model, self.training = corpus, model, training
+        self.seed, self.folder, self.tell = seed, folder, tell
         self.words = len(counts.words)
         self.plan, self.used_buckets = make_plan(counts, model, training.subsample)
         self.first_rate = training.learning_rate or RATES[model.kind]
@@ -219,9 +215,9 @@ class Training:
         self.epoch, self.offset, self.words_given = 0, 0, 0
         self.losses, self.predictions = np.zeros(training.epochs), np.zeros(training.epochs, np.int64)
         self.words_done, self.seconds = 0, 0.0
-        self.pausing = False
         self.failure: BaseException | None = None
-        self.lock = threading.Lock()
+        self.lock = threading.Lock()  # for the stream and the sums, not for the vectors
+        self.pausing, self.gate, self.stream, self.crew = False, threading.Event(), self.parts(), list[Thread]()
 
     def _first_vectors(self) -> tuple[np.ndarray, np.ndarray]:
         """Inputs (words and used buckets) random, outputs 0; columns that only fill up a row are 0 and stay it."""
@@ -239,7 +235,7 @@ class Training:
         """The learning rate after so many words: from its start straight down to a ten thousandth of it."""
         return self.first_rate * (1.0 - (1.0 - LAST_RATE) * min(1.0, words / self.words_in_all))
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Generator[Part, None, None]:
         """All parts from where the stream is, until the end or until a block ends and a pause is wanted."""
         while self.epoch < self.training.epochs:
             size = self.part_tokens * PARTS_IN_BLOCK
@@ -264,90 +260,61 @@ class Training:
             self.epoch, self.offset = self.epoch + 1, 0
 
     def run(self) -> None:
-        """Until the last part is done."""
+        """Until the last part is done. Whatever stops it, what has begun is finished and kept."""
         train_part = self._ready()
-        begun, words_before, seconds_before = time.monotonic(), self.words_done, self.seconds
-        saved = told = begun
-        loss_told, predictions_told = float(self.losses.sum()), int(self.predictions.sum())
-        threads = 1 if self.training.deterministic else self.training.threads or num_cores()
-
-        def report() -> None:
-            nonlocal told, loss_told, predictions_told
-            told = time.monotonic()
-            if self.tell is None:
-                return
-            with self.lock:
-                loss, predictions = float(self.losses.sum()), int(self.predictions.sum())
-                words = self.words_done
-            mean = (loss - loss_told) / (predictions - predictions_told) if predictions > predictions_told else np.nan
-            loss_told, predictions_told = loss, predictions
-            speed = (words - words_before) / max(told - begun, 1e-9)
-            self.tell(Progressed(words, self.words_in_all, speed, mean, self.rate_at(words), compiling=False))
-
-        while self.epoch < self.training.epochs:
-            self.pausing = False
-            stream = self.parts()
-            crew = [
-                threading.Thread(target=self._work, args=(train_part, stream), daemon=True) for _ in range(threads)
-            ]
-            for thread in crew:
-                thread.start()
-            try:
-                while any(thread.is_alive() for thread in crew):
-                    for thread in crew:
-                        thread.join(0.1 / threads)
+        self.begun, self.words_before, self.seconds_before = time.monotonic(), self.words_done, self.seconds
+        self.saved = self.told = self.begun
+        self.told_loss, self.told_predictions = float(self.losses.sum()), int(self.predictions.sum())
+        try:
+            while self.epoch < self.training.epochs:
+                self._start(train_part)
+                while any(thread.is_alive() for thread in self.crew):
+                    for thread in self.crew:
+                        thread.join(0.05)
                     now = time.monotonic()
-                    if now - told >= TELL_EVERY:
-                        report()
-                    if self.folder is not None and now - saved >= self.training.checkpoint_every:
+                    if now - self.told >= TELL_EVERY:
+                        self._report()
+                    if self.folder is not None and now - self.saved >= self.training.checkpoint_every:
                         self.pausing = True
-            except BaseException:  # Ctrl-C: what has begun is finished and kept
-                self.pausing = True
-                for thread in crew:
-                    thread.join()
-                self.seconds = seconds_before + time.monotonic() - begun
-                if self.failure is None:
+                if self.failure is not None:
+                    raise self.failure
+                self._check()
+                if self.epoch < self.training.epochs:
                     self.save()
-                raise
-            if self.failure is not None:
-                raise self.failure
-            self.seconds = seconds_before + time.monotonic() - begun
-            self._check()
-            if self.pausing and self.epoch < self.training.epochs:
+            self._report()
+        except BaseException as error:
+            self._settle()
+            if self.failure is None and not isinstance(error, RunError):
                 self.save()
-                saved = time.monotonic()
-        report()
+            raise
+        self.seconds = self._seconds_so_far()
 
-    def _ready(self) -> Callable[..., tuple[float, int]]:
-        """What trains on a part; compiled now if it never was, and said so if that takes its time."""
-        if not can_compile():
-            return reference.train_part
-        made: list[Any] = []
+    def _start(self, train_part: Callable[..., tuple[float, int]]) -> None:
+        """Threads that take parts, all behind a gate: a Ctrl-C while they are started finds none at work."""
+        threads = 1 if self.training.deterministic else self.training.threads or num_cores()
+        self.pausing, self.gate, self.stream = False, threading.Event(), self.parts()
+        self.crew = [
+            Thread(target=self._work, args=(train_part, self.stream, self.gate), daemon=True) for _ in range(threads)
+        ]
+        for thread in self.crew:
+            thread.start()
+        self.gate.set()
 
-        def compile_it() -> None:
-            try:
-                from seqloom.kernels.word2vec import train_part
+    def _settle(self) -> None:
+        """Let the threads come to the end of the block."""
+        self.pausing = True
+        if self.gate.is_set():
+            for thread in self.crew:
+                thread.join()
+        else:  # some may not have been started; those that were find nothing to do
+            self.stream.close()
+            self.gate.set()
 
-                nothing = np.zeros(0, np.int32)
-                train_part(self.plan, nothing, np.uint64(0), 0.0, 0.0, self.inputs, self.outputs)
-                made.append(train_part)
-            except BaseException as error:  # the main thread raises it
-                made.append(error)
-
-        thread = threading.Thread(target=compile_it, daemon=True)
-        thread.start()
-        thread.join(QUICK)
-        if thread.is_alive() and self.tell is not None:
-            rate = self.rate_at(self.words_done)
-            self.tell(Progressed(self.words_done, self.words_in_all, 0.0, np.nan, rate, compiling=True))
-        thread.join()
-        if isinstance(made[0], BaseException):
-            raise made[0]
-        compiled: Callable[..., tuple[float, int]] = made[0]
-        return compiled
-
-    def _work(self, train_part: Callable[..., tuple[float, int]], stream: Iterator[Part]) -> None:
+    def _work(
+        self, train_part: Callable[..., tuple[float, int]], stream: Iterator[Part], gate: threading.Event
+    ) -> None:
         """One thread: part after part."""
+        gate.wait()
         try:
             while self.failure is None:
                 with self.lock:
@@ -370,6 +337,50 @@ class Training:
         except BaseException as error:  # the main thread raises it
             self.failure = error
 
+    def _seconds_so_far(self) -> float:
+        return self.seconds_before + time.monotonic() - self.begun
+
+    def _report(self) -> None:
+        """Tell how far it is, and the mean loss since this was told last."""
+        self.told = time.monotonic()
+        if self.tell is None:
+            return
+        with self.lock:
+            loss, predictions, words = float(self.losses.sum()), int(self.predictions.sum()), self.words_done
+        new = predictions - self.told_predictions
+        mean = (loss - self.told_loss) / new if new else math.nan
+        self.told_loss, self.told_predictions = loss, predictions
+        speed = (words - self.words_before) / max(self.told - self.begun, 1e-9)
+        self.tell(Progressed(words, self.words_in_all, speed, mean, self.rate_at(words), compiling=False))
+
+    def _ready(self) -> Callable[..., tuple[float, int]]:
+        """What trains on a part; compiled now if it never was, and said so if that takes its time."""
+        if not can_compile():
+            return reference.train_part
+        made: list[Any] = []
+
+        def compile_it() -> None:
+            try:
+                from seqloom.kernels.word2vec import train_part
+
+                nothing = np.zeros(0, np.int32)
+                train_part(self.plan, nothing, np.uint64(0), 0.0, 0.0, self.inputs, self.outputs)
+                made.append(train_part)
+            except BaseException as error:  # the main thread raises it
+                made.append(error)
+
+        thread = Thread(target=compile_it, daemon=True)
+        thread.start()
+        thread.join(QUICK)
+        if thread.is_alive() and self.tell is not None:
+            rate = self.rate_at(self.words_done)
+            self.tell(Progressed(self.words_done, self.words_in_all, 0.0, math.nan, rate, compiling=True))
+        thread.join()
+        if isinstance(made[0], BaseException):
+            raise made[0]
+        compiled: Callable[..., tuple[float, int]] = made[0]
+        return compiled
+
     def _check(self) -> None:
         """Numbers that exploded are no vectors."""
         if not (np.isfinite(self.inputs).all() and np.isfinite(self.outputs).all()):
@@ -389,7 +400,7 @@ class Training:
             "words": self.words_given,
             "losses": self.losses.tolist(),
             "predictions": self.predictions.tolist(),
-            "seconds": self.seconds,
+            "seconds": self._seconds_so_far(),
         }
         try:
             with folder_written_aside(self.folder / CHECKPOINT) as aside:
@@ -397,6 +408,7 @@ class Training:
                 (aside / "state.json").write_text(json.dumps(state), encoding="utf-8")
         except SafetensorError as error:
             raise RunError(f"cannot write {self.folder / CHECKPOINT}: {error}") from None
+        self.saved = time.monotonic()
 
     def load(self) -> None:
         """Go on from the checkpoint, if there is one; it must be of the same training."""
