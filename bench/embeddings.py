@@ -96,18 +96,24 @@ def run_side(python: Path, peer: Peer, job: VectorJob, folder: Path) -> dict[str
     return dict(json.loads(Path(job.result).read_text(encoding="utf-8")))
 
 
-def scores_of(path: Path) -> dict[str, float | None]:
-    """What a file of vectors scores: Spearman's rank correlations, and the share of analogies solved by 3CosAdd."""
-    from seqloom.evaluation.words import evaluate_analogies, evaluate_similarity
+def scores_of(path: Path) -> tuple[dict[str, float | None], dict[str, float]]:
+    """What a file of vectors scores, and on which share of each set.
+
+    Spearman's rank correlations, and the share of analogies solved by 3CosAdd.
+    """
+    from seqloom.evaluation.word_files import read_judgements, read_questions
+    from seqloom.evaluation.words import compare_pairs, solve_analogies
     from seqloom.vectors.formats import read_vectors
 
-    vectors = read_vectors(path)
-    folder = data_folder()
-    found: dict[str, float | None] = {}
+    vectors, folder = read_vectors(path, "word2vec-binary"), data_folder()
+    scores, coverage = dict[str, float | None](), dict[str, float]()
     for name, file in SIMILARITY.items():
-        found[name] = evaluate_similarity(vectors, folder / "word_similarity" / file).spearman
-    found[GOOGLE] = evaluate_analogies(vectors, folder / "analogies" / ANALOGIES).accuracy
-    return found
+        compared = compare_pairs(vectors, read_judgements(folder / "word_similarity" / file))
+        scores[name], coverage[name] = compared.spearman, compared.compared / compared.count
+    solved = solve_analogies(vectors, read_questions(folder / "analogies" / ANALOGIES), methods=("add",)).all
+    scores[GOOGLE] = solved.right["add"] / solved.asked if solved.asked else None
+    coverage[GOOGLE] = solved.asked / solved.count
+    return scores, coverage
 
 
 def sides_of(model: str) -> tuple[dict[str, tuple[Path, Peer]], dict[str, str]]:
@@ -164,8 +170,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     del running[name], rounds[model][name]
                     say(f"{model}  {name}: {error}")
                     continue
-                figures |= {"words_per_second": words * options.epochs / figures["seconds"]}
-                figures |= {"scores": scores_of(Path(job.vectors))}
+                figures["words_per_second"] = words * options.epochs / figures["seconds"]
+                figures["scores"], figures["coverage"] = scores_of(Path(job.vectors))
                 rounds[model][name].append(figures)
                 say(f"{model}  seed {seed}  {name}: {figures['words_per_second']:,.0f} words/s")
     settings = ("size", "window", "negatives", "epochs", "min_count", "subsample", "threads", "seeds", "buckets")
@@ -203,6 +209,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "kept_words": sorted({one["kept_words"] for one in found}),
         "peak_mb": statistics.median(one["peak_mb"] for one in found),
         "scores": scores,
+        "coverage": found[0]["coverage"],
     }
 
 
@@ -244,12 +251,14 @@ def embeddings_table(found: Mapping[str, Any]) -> str:
         "counting words, s",
         "peak memory, MB",
     ]
+    coverage = next(iter(next(iter(found["models"].values()))["sides"].values()))["coverage"]
+    known = ", ".join(f"{share:.0%} of {name}" for name, share in coverage.items())
     notes = [
         f"{found['words']:,} words of {found['text']}, {found['epochs']} epochs, {found['size']} dimensions, window "
         f"{found['window']}, {found['negatives']} negatives, minimum count {found['min_count']}, subsampling "
         f"{found['subsample']:g}, {found['threads']} threads. Scores: Spearman's ρ × 100 over the pairs whose words "
         f"are known, and the percentage of analogies solved by 3CosAdd; mean over {found['seeds']} seeds ± standard "
-        "deviation."
+        f"deviation. Known: {known}."
     ]
     notes += [f"**{note}**" for note in differences(found)]
     return f"{table([*header, *names], rows)}\n\n" + "\n\n".join(notes) + "\n"

@@ -58,6 +58,7 @@ def figures(pace: float, score: float | None, **more: Any) -> dict[str, Any]:
         "kept_words": 50,
         "peak_mb": 10.0,
         "scores": dict.fromkeys(SCORES, score),
+        "coverage": dict.fromkeys(SCORES, 0.75),
         **more,
     }
 
@@ -96,6 +97,7 @@ def test_the_table_has_a_row_for_each_side_and_says_what_differs() -> None:
     assert [row[4] for row in rows] == ["–", "3.00×"]
     assert rows[1][-1] == "30.0 ± 0.0 |"
     assert "1,234 words of articles.txt, 5 epochs" in written
+    assert "75% of MEN" in written
     assert differences(found) == ["Not the same kept words in cbow: seqloom 50, gensim 49."]
     assert differences(found_of({"seqloom": ours, "gensim": ours}, {})) == []
 

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from seqloom.errors import UserError
 from seqloom.inspection.neighbours import draw_neighbours
-from seqloom.inspection.offsets import draw_offsets, pairs_of, parallelism
+from seqloom.inspection.offsets import draw_offsets, find_section, pairs_of, parallelism
 from seqloom.inspection.projection import (
     draw_projection,
     frequency_classes,
@@ -217,6 +217,7 @@ def test_what_cannot_be_projected_is_refused(tmp_path: Path) -> None:
         ("method must be", {"method": "umap"}),
         ("colours must be", {"colours": "red"}),
         ("0 or more", {"most": -1}),
+        ("at most 300", {"words": ["oslo"] * 301}),
     ):
         with pytest.raises(UserError, match=message):
             draw_projection(vectors, **options)
@@ -234,6 +235,16 @@ def test_what_cannot_be_projected_is_refused(tmp_path: Path) -> None:
 def test_pairs_of_questions_each_once() -> None:
     questions = [("Athens", "Greece", "Oslo", "Norway"), ("Athens", "Greece", "Rome", "Italy")]
     assert pairs_of(questions) == [("Athens", "Greece"), ("Oslo", "Norway"), ("Rome", "Italy")]
+
+
+def test_a_section_is_found_by_a_part_of_its_name() -> None:
+    names = ["capital-common-countries", "capital-world", "family", "family-of-gods"]
+    assert find_section(names, "Countries") == "capital-common-countries"
+    assert find_section(names, "family") == "family"  # the whole name before a part of one
+    with pytest.raises(UserError, match="capital-common-countries and capital-world"):
+        find_section(names, "capital")
+    with pytest.raises(UserError, match="no section; there are capital-common"):
+        find_section(names, "colours")
 
 
 def test_offsets_in_a_file(tmp_path: Path) -> None:

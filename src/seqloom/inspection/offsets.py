@@ -28,6 +28,20 @@ def pairs_of(questions: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(pairs))
 
 
+def find_section(names: Iterable[str], asked: str) -> str:
+    """The section of that name, or the only one whose name contains it: `countries` is capital-common-countries.
+
+    Raises:
+        UserError: None or several do.
+    """
+    every = list(names)
+    found = [name for name in every if name == asked] or [name for name in every if asked.lower() in name.lower()]
+    if len(found) == 1:
+        return found[0]
+    problem = f"fits {' and '.join(found)}; say more of it" if found else f"is no section; there are {', '.join(every)}"
+    raise UserError(f"{asked!r} {problem}")
+
+
 def draw_offsets(
     vectors: WordVectors,
     pairs: Sequence[tuple[str, str]],

@@ -25,6 +25,7 @@ METHODS = ("pca", "tsne")
 COLOURS = ("groups", "frequency")
 MOST_WORDS = 10_000
 MOST_LABELS = 90
+MOST_ASKED = 300
 SHADES = (*LINES[:7], OUTLINE)  # of groups, the largest first
 GROUPS = len(SHADES)
 PERPLEXITY = 30.0
@@ -80,6 +81,8 @@ def draw_projection(
             raise UserError(one_of(name, value, choices))
     if most < 0 or labels < 0:
         raise UserError(f"most and labels must be 0 or more; got {most} and {labels}")
+    if words is not None and len(words) > MOST_ASKED:
+        raise UserError(f"at most {MOST_ASKED} words can be named on one page; got {len(words):,}")
     target = None if save is None else checked_path(save)  # before anything that takes time
     asked = list(dict.fromkeys(known_form(vectors, word) for word in words or ()))
     order = by_frequency(vectors)
