@@ -10,6 +10,7 @@ import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -112,15 +113,19 @@ class Places:
 
 def boxes_around(anchor: np.ndarray, size: np.ndarray, reach: float, num: int = 8) -> np.ndarray:
     """Boxes of a size at that distance from a point: right of it first, then left, above, below, and between."""
-    turns = np.arange(num) / num
-    nearest_quarter = np.abs(turns * 4 - np.round(turns * 4))
-    first = np.array([{0.0: 0, 0.5: 1, 0.25: 2, 0.75: 3}.get(turn, 4) for turn in turns])
-    angles = 2 * math.pi * turns[np.lexsort((turns, nearest_quarter, first))]
-    # At a slant the whole box lies beyond the point, both sideways and up or down.
-    directions = np.clip(1.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1), -1.0, 1.0)
+    directions = _directions(num)
     slanted = np.where(np.abs(directions).min(axis=1) > 0.99, 0.7, 1.0)[:, None]
     centres = anchor + directions * (reach * slanted + size / 2)
     return np.concatenate([centres - size / 2, centres + size / 2], axis=1)
+
+
+@cache
+def _directions(num: int) -> np.ndarray:
+    first = (0.0, 0.5, 0.25, 0.75)  # parts of a turn
+    turns = sorted((i / num for i in range(num)), key=lambda turn: first.index(turn) if turn in first else len(first))
+    angles = 2 * math.pi * np.array(turns)
+    # At a slant the whole box lies beyond the point, both sideways and up or down.
+    return np.clip(1.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1), -1.0, 1.0)
 
 
 def place_labels(
@@ -327,21 +332,17 @@ def _paint_label(canvas: Any, cloud: Cloud, points: np.ndarray, label: Label) ->
 
 def _key_places(key: Sequence[tuple[str, str]], width: float) -> tuple[list[tuple[float, float]], float]:
     """Where each line of the key begins, from the left and from above, and how high all are."""
-    x, row, places = 0.0, 0, list[tuple[float, float]]()
-    widest = max((text_size(text, SMALL)[0] for _, text in key if text), default=0.0) + 0.36
+    widest = max((text_size(text, SMALL)[0] for _, text in key), default=0.0) + 0.36
     columns = max(1, int(width // widest))
-    for i in range(len(key)):
-        x, row = (i % columns) * widest, i // columns
-        places.append((x, 0.18 * row))
-    rows = row + 1 if any(text for _, text in key) else 0
-    return places, 0.18 * rows + 0.14 if rows else 0.06
+    places = [((i % columns) * widest, 0.18 * (i // columns)) for i in range(len(key))]
+    return places, places[-1][1] + 0.32
 
 
 def _paint_key(page: Any, key: Sequence[tuple[str, str]], places: Sequence[tuple[float, float]], bottom: float) -> None:
     from matplotlib.patches import Ellipse
 
     width, height = page.get_size_inches()
-    lowest = max((y for _, y in places), default=0.0)
+    lowest = places[-1][1]
     for (colour, text), (x, y) in zip(key, places, strict=True):
         if text:
             base = bottom + 0.06 + lowest - y
