@@ -118,7 +118,7 @@ def growth_table(found: dict[str, Any]) -> str:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """One panel a width: both layers against length, on logarithmic scales, with n = d and the crossing marked."""
-    from seqloom.inspection.draw import FAINT, INK, LABEL, LINES, MARKERS, RULE, SMALL, TITLE, figure
+    from seqloom.inspection.page import FAINT, INK, LABEL, LINES, MARKERS, RULE, SMALL, TITLE, figure
 
     seconds = found["seconds"]
     widths = list(seconds["LSTM"])

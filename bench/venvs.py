@@ -1,4 +1,4 @@
-"""An environment for each peer, made on demand in the cache folder: torch first, then the peer, all versions pinned."""
+"""An environment for each peer, made on demand in the cache folder: torch if it needs it, then the peer, all pinned."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def environment_of(name: str, peer: Peer) -> Path:
 
     folder = cache_folder() / "bench" / name
     python = folder / "bin" / "python"
-    wanted = hashlib.blake2b(json.dumps([TORCH, peer.steps]).encode(), digest_size=8).hexdigest()
+    wanted = hashlib.blake2b(json.dumps([TORCH if peer.torch else (), peer.steps]).encode(), digest_size=8).hexdigest()
     stamp = folder / "installed"
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
     print(f"making an environment for {peer.title}", file=sys.stderr, flush=True)
     venv.create(folder, with_pip=True, symlinks=True)
-    _install(python, TORCH, torch=True)
+    if peer.torch:
+        _install(python, TORCH, torch=True)
     for step in peer.steps:
         _install(python, step)
     stamp.write_text(wanted)

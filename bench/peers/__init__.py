@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Peer:
-    """`steps` are pip's arguments, one installation after the other; None runs in seqloom's own environment."""
+    """`steps` are pip's arguments, one installation after the other; None runs in seqloom's own environment.
+
+    Without `torch` the environment has none.
+    """
 
     title: str
     module: str
@@ -19,6 +22,7 @@ class Peer:
     models: tuple[str, ...] = ("transformer", "rnn")
     options: tuple[tuple[str, str], ...] = ()
     note: str = ""
+    torch: bool = True
 
 
 PEERS: dict[str, Peer] = {

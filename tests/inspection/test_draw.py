@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import UserError
-from seqloom.inspection import draw
+from seqloom.inspection import draw, page
 from seqloom.inspection.terminal import to_terminal
 
 ROWS = ["llegó", "la", "bruja", "<unk>", "</s>"]
@@ -68,14 +68,14 @@ def test_png_grows_with_its_cells(tmp_path: Path) -> None:
         path = draw.heatmap(np.eye(number), labels, labels, "", tmp_path / f"{number}.png")
         sizes.append(png_size(path))
     (small, _), (large, _) = sizes
-    assert large - small == pytest.approx(36 * draw.CELL * draw.DPI, abs=3)
+    assert large - small == pytest.approx(36 * draw.CELL * page.DPI, abs=3)
     assert 100 < small < 400
 
 
 def test_beyond_sixty_tokens_the_page_stops_growing(tmp_path: Path) -> None:
     labels = [f"w{i}" for i in range(150)]
     path = draw.heatmap(np.eye(150), labels, labels, "", tmp_path / "a.png")
-    assert max(png_size(path)) < (draw.MOST_CELLS * draw.CELL + 2) * draw.DPI
+    assert max(png_size(path)) < (draw.MOST_CELLS * draw.CELL + 2) * page.DPI
 
 
 def test_long_labels_stay_on_the_page(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_long_labels_stay_on_the_page(tmp_path: Path) -> None:
     long = ["Donaudampfschifffahrtsgesellschaft", "Geschwindigkeitsbegrenzungen", "Rindfleischetikettierung"]
     path = draw.heatmap(np.eye(3), long, long[::-1], "A rather long title " * 6, tmp_path / "a.png", marks=[(2, 2)])
     pixels = image.imread(path)[..., :3]
-    margin = int(draw.MARGIN * draw.DPI * 0.5)
+    margin = int(page.MARGIN * page.DPI * 0.5)
     for edge in (pixels[:margin], pixels[-margin:], pixels[:, :margin], pixels[:, -margin:]):
         assert edge.min() == 1.0
     assert pixels.min() < 0.3
@@ -125,7 +125,7 @@ def test_lines_name_every_series(tmp_path: Path) -> None:
         places[text] = float(node.attrib["y"]) if "y" in node.attrib else float(found[2]) if found else None
     assert {*series, "words", "BLEU", "title", "≤5", "6–10"} <= set(places)
     heights = sorted(places[name] for name in series)
-    assert min(b - a for a, b in itertools.pairwise(heights)) > draw.LABEL
+    assert min(b - a for a, b in itertools.pairwise(heights)) > page.LABEL
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=8).map(sorted))

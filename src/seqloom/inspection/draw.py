@@ -1,68 +1,49 @@
-"""Pictures: heat maps, units through time, curves. The only file that knows matplotlib.
+"""Pictures: heat maps, units through time, curves.
 
 Every picture is laid out in inches from the measured size of its labels, so that nothing overlaps and nothing is cut
-off: cells keep their size and the page grows. Pictures of the same data are the same bytes.
+off: cells keep their size and the page grows.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import threading
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from seqloom.errors import UserError
-from seqloom.inspection.terminal import (
-    DIVERGING,
-    SEQUENTIAL,
-    char_width,
-    display_width,
-    format_number,
-    limits,
-    shown,
+from seqloom.inspection.page import (
+    FAINT,
+    INK,
+    LABEL,
+    LINES,
+    MARGIN,
+    MARKERS,
+    OUTLINE,
+    PAD,
+    RULE,
+    SMALL,
+    TINY,
+    TITLE,
+    Heading,
+    Notes,
+    axes_at,
+    checked_path,
+    figure,
+    look,
+    save_page,
+    text_size,
 )
+from seqloom.inspection.terminal import DIVERGING, SEQUENTIAL, format_number, limits, shown
 
-SUFFIXES = (".svg", ".png", ".pdf")
-
-# Colours. Lines follow Okabe & Ito (2008); those of values are in `terminal`.
-LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9", "#e69f00", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MARK = "#d55e00"
-INK, FAINT, RULE, OUTLINE = "#222222", "#6b6b6b", "#d9dde2", "#aab2bb"
 
-# Sizes in inches, font sizes in points.
+# Sizes in inches, angles in degrees.
 CELL = 0.32
 MOST_CELLS = 60
-MARGIN = 0.14
-PAD = 0.06
-LABEL, SMALL, TINY, TITLE = 9.0, 7.5, 6.5, 10.5
-DPI = 150
 SLANT = 45.0
-
-OTHER_SCRIPTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Hiragino Sans",
-    "Microsoft YaHei",
-    "Yu Gothic",
-    "Malgun Gothic",
-    "Noto Sans Devanagari",
-    "Nirmala UI",
-    "Noto Sans Thai",
-)
-
-_lock = threading.RLock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +133,7 @@ def panels(
     """Draw several heat maps in one figure, `across` of them side by side (as many as fit a page if None)."""
     assert items, "no panel to draw"
     target = checked_path(path)
-    with _look():
+    with look():
         places = [_place(item) for item in items]
         wide, high = max(p.width for p in places), max(p.height for p in places)
         if across is None:
@@ -160,9 +141,9 @@ def panels(
         gap = 0.22
         num_rows = math.ceil(len(items) / across)
         content = across * wide + (across - 1) * gap if len(items) > 1 else places[0].width
-        heading = _Heading(title, content)
+        heading = Heading(title, content)
         marked = any(tuple(item.marks) for item in items)
-        notes = _Notes(caption, content)
+        notes = Notes(caption, content)
         footer = notes.height + (0.26 if marked else 0.0) + (0.1 if caption else 0.0)
         width = max(content, heading.width, notes.width) + 2 * MARGIN
         height = heading.height + num_rows * high + (num_rows - 1) * gap + footer + 2 * MARGIN
@@ -175,7 +156,7 @@ def panels(
         if marked:
             _mark_legend(page, marks_label, MARGIN + notes.height)
         notes.write(page)
-        return _save(page, target)
+        return save_page(page, target)
 
 
 @dataclass(frozen=True)
@@ -221,11 +202,11 @@ def _place(item: Panel) -> _Place:
     # Beyond the number of tokens one can read anyway, the page stops growing and labels are left out instead.
     cell = CELL * min(1.0, MOST_CELLS / max(shape))
     step = max(1, math.ceil(0.2 / cell))
-    sizes = [_text_size(shown(label)) for label in item.columns]
+    sizes = [text_size(shown(label)) for label in item.columns]
     longest = max(width for width, _ in sizes)
     slanted = longest > 0.9 * cell
-    left = max(_text_size(shown(label))[0] for label in item.rows) + PAD
-    title_size = _text_size(item.title, TITLE)
+    left = max(text_size(shown(label))[0] for label in item.rows) + PAD
+    title_size = text_size(item.title, TITLE)
     title_height = title_size[1] + 0.1 if item.title else 0.0
     bar = 0.0 if item.numbers else 0.12 + 0.09 + 0.05 + _bar_label_width(item)
     if slanted:
@@ -244,7 +225,7 @@ def _place(item: Panel) -> _Place:
 def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> None:
     values = np.asarray(item.matrix, dtype=float)
     low, high = limits(values, item.low, item.high)
-    axes = _axes(page, left + place.left, top - place.height, place.inner_width, place.inner_height)
+    axes = axes_at(page, left + place.left, top - place.height, place.inner_width, place.inner_height)
     mesh = _cells(axes, values, low, high, grid=place.cell >= 0.1)
     axes.set_xlim(0, values.shape[1])
     axes.set_ylim(values.shape[0], 0)
@@ -273,7 +254,7 @@ def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> No
         _write_numbers(axes, values, low, high)
         return
     bar_height = min(place.inner_height, 1.25)
-    bar = _axes(
+    bar = axes_at(
         page,
         left + place.left + place.inner_width + 0.12,
         top - place.height + (place.inner_height - bar_height),
@@ -347,7 +328,14 @@ def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> Non
 
 def _bar_label_width(item: Panel | Band) -> float:
     low, high = limits(item.matrix, item.low, item.high)
-    return max(_text_size(format_number(low), SMALL)[0], _text_size(format_number(high), SMALL)[0])
+    return max(text_size(format_number(low), SMALL)[0], text_size(format_number(high), SMALL)[0])
+
+
+def _colour_map(low: float, high: float) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    name, anchors = ("seqloom-signed", DIVERGING) if low < 0 < high else ("seqloom", SEQUENTIAL)
+    return LinearSegmentedColormap.from_list(name, list(anchors)).with_extremes(bad="#ffffff")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -374,7 +362,7 @@ def blocks(
     """
     assert items, "no block to draw"
     target = checked_path(path)
-    with _look():
+    with look():
         most = max(len(line) for item in items for line in item.lines)
         longest = max(max(len(item.rows), len(item.columns)) for item in items)
         # Sentences may take more room for the sake of their labels, as long as all heads fit side by side on a page.
@@ -387,14 +375,14 @@ def blocks(
         deep = [max(room.height for room in rooms[i : i + across]) for i in range(0, len(rooms), across)]
         between, bar_room = 0.34, 0.62
         content = sum(wide) + (across - 1) * between + bar_room
-        heading = _Heading(title, content)
-        notes = _Notes(caption if labelled else f"{caption} {unlabelled}", content)
+        heading = Heading(title, content)
+        notes = Notes(caption if labelled else f"{caption} {unlabelled}", content)
         width = max(content, heading.width, notes.width) + 2 * MARGIN
         height = heading.height + sum(deep) + (len(deep) - 1) * between + 0.12 + notes.height + 2 * MARGIN
         page = figure(width, height)
         heading.write(page)
         # One pair of axes for the whole page, in inches: hundreds of pairs would take many seconds.
-        canvas = _axes(page, 0.0, 0.0, width, height)
+        canvas = axes_at(page, 0.0, 0.0, width, height)
         canvas.set_axis_off()
         canvas.set_xlim(0, width)
         canvas.set_ylim(0, height)
@@ -403,10 +391,10 @@ def blocks(
             left = MARGIN + sum(wide[:column]) + column * between
             top = height - MARGIN - heading.height - sum(deep[:row]) - row * between
             mesh = _paint_block(canvas, item, room, left, top, low, high)
-        bar = _axes(page, MARGIN + content - bar_room + 0.2, height - MARGIN - heading.height - 1.6, 0.09, 1.25)
+        bar = axes_at(page, MARGIN + content - bar_room + 0.2, height - MARGIN - heading.height - 1.6, 0.09, 1.25)
         _colour_bar(page, bar, mesh, low, high)
         notes.write(page)
-        return _save(page, target)
+        return save_page(page, target)
 
 
 @dataclass(frozen=True)
@@ -441,10 +429,10 @@ def _rooms(items: Sequence[Block], cell: float, labelled: bool) -> list[_Room]:
     titles = [
         _head_title(name, len(line) - 1) for item in items for name, line in zip(item.names, item.lines, strict=True)
     ]
-    slot = max(max(_text_size(title, SMALL)[0] for title in titles), max(cell * len(item.columns) for item in items))
+    slot = max(max(text_size(title, SMALL)[0] for title in titles), max(cell * len(item.columns) for item in items))
 
     def longest(labels: Iterable[str]) -> float:
-        return max(_text_size(shown(label), TINY)[0] for label in labels) + PAD if labelled else 0.0
+        return max(text_size(shown(label), TINY)[0] for label in labels) + PAD if labelled else 0.0
 
     left = longest(label for item in items for label in item.rows)
     return [
@@ -455,7 +443,7 @@ def _rooms(items: Sequence[Block], cell: float, labelled: bool) -> list[_Room]:
             below=longest(item.columns),
             num_lines=len(item.lines),
             num_maps=max(map(len, item.lines)),
-            title_width=_text_size(item.title, LABEL)[0],
+            title_width=text_size(item.title, LABEL)[0],
         )
         for item in items
     ]
@@ -542,14 +530,14 @@ def bands(
     target = checked_path(path)
     for item in items:
         assert np.asarray(item.matrix).shape[0] == len(columns), f"{item.title}: time steps and labels differ"
-    with _look():
+    with look():
         steps = len(columns)
         if across is None:
             across = 1 if len(items) < 3 or steps > 18 else 2
         deep = math.ceil(len(items) / across)
         cell = CELL * min(1.0, MOST_CELLS / steps)
         inner = cell * steps
-        sizes = [_text_size(shown(label)) for label in columns]
+        sizes = [text_size(shown(label)) for label in columns]
         longest = max(width for width, _ in sizes)
         step = max(1, math.ceil(0.2 / cell))
         slanted = longest > 0.9 * cell
@@ -563,13 +551,13 @@ def bands(
         )
         left = max(0.44, reach)
         right = max(0.42, 0.12 + 0.09 + 0.05 + max(_bar_label_width(item) for item in items))
-        wide = max(left + inner + right, max(_text_size(item.title, LABEL)[0] for item in items) + left)
+        wide = max(left + inner + right, max(text_size(item.title, LABEL)[0] for item in items) + left)
         units_high = min(1.3, max(0.5, 0.05 * max(_drawn_units(item) for item in items)))
         mean_high, title_high, gap, between = 0.36, 0.22, 0.2, 0.3
         band_high = title_high + units_high + PAD + mean_high
         content = across * wide + (across - 1) * between
-        heading = _Heading(title, content)
-        notes = _Notes(caption, content)
+        heading = Heading(title, content)
+        notes = Notes(caption, content)
         width = max(content, heading.width, notes.width) + 2 * MARGIN
         height = heading.height + deep * band_high + (deep - 1) * gap + label_height + notes.height + 2 * MARGIN
         page = figure(width, height)
@@ -594,7 +582,7 @@ def bands(
                         **style,
                     )
         notes.write(page)
-        return _save(page, target)
+        return save_page(page, target)
 
 
 def _drawn_units(item: Band) -> int:
@@ -609,13 +597,13 @@ def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights
     low, high = limits(values, item.low, item.high)
     width, height = page.get_size_inches()
     page.text(x / width, y / height, item.title, fontsize=LABEL, color=INK, va="top")
-    upper = _axes(page, x, y - title_high - units_high, inner, units_high)
+    upper = axes_at(page, x, y - title_high - units_high, inner, units_high)
     mesh = _cells(upper, values.T[:units], low, high, grid=False)
     upper.set_xticks([])
     upper.set_yticks([0.5, units - 0.5] if units > 1 else [0.5])
     upper.set_yticklabels(["0", str(units - 1)] if units > 1 else ["0"], fontsize=SMALL, color=FAINT)
     upper.tick_params(length=0, pad=2)
-    lower = _axes(page, x, y - title_high - units_high - PAD - mean_high, inner, mean_high)
+    lower = axes_at(page, x, y - title_high - units_high - PAD - mean_high, inner, mean_high)
     middle = np.arange(steps) + 0.5
     means = values.mean(axis=1)
     # The mean moves far less than the units do, so it has a scale of its own, though never one that magnifies noise.
@@ -642,7 +630,7 @@ def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights
         color=FAINT,
         va="center",
     )
-    bar = _axes(page, x + inner + 0.12, y - title_high - units_high, 0.09, units_high)
+    bar = axes_at(page, x + inner + 0.12, y - title_high - units_high, 0.09, units_high)
     _colour_bar(page, bar, mesh, low, high)
 
 
@@ -666,23 +654,23 @@ def lines(
     drawn = {name: sorted((float(x), float(y)) for x, y in points) for name, points in series.items() if points}
     assert drawn, "no point to draw"
     target = checked_path(path)
-    with _look():
+    with look():
         names = list(drawn)
         apart = 0.19
         inner_height = max(2.7, apart * len(names) + 0.2)
         inner_width = 4.8
         if ticks:
-            widest = max(_text_size(part, LABEL)[0] for _, label in ticks for part in label.split("\n"))
+            widest = max(text_size(part, LABEL)[0] for _, label in ticks for part in label.split("\n"))
             inner_width = max(inner_width, len(ticks) * (widest + 0.16))
         tick_lines = max(label.count("\n") + 1 for _, label in ticks) if ticks else 1
-        right = 0.34 + max(_text_size(shown(name))[0] for name in names)
+        right = 0.34 + max(text_size(shown(name))[0] for name in names)
         left, bottom = 0.68, 0.34 + 0.16 * tick_lines
-        heading = _Heading(title, left + inner_width + right)
+        heading = Heading(title, left + inner_width + right)
         width = left + inner_width + right + 2 * MARGIN
         height = heading.height + 0.08 + inner_height + bottom + 2 * MARGIN
         page = figure(width, height)
         heading.write(page)
-        axes = _axes(page, MARGIN + left, MARGIN + bottom, inner_width, inner_height, frame=True)
+        axes = axes_at(page, MARGIN + left, MARGIN + bottom, inner_width, inner_height, frame=True)
         for index, name in enumerate(names):
             xs, ys = zip(*drawn[name], strict=True)
             axes.plot(
@@ -705,7 +693,7 @@ def lines(
         axes.set_xlabel(xlabel, fontsize=LABEL, color=FAINT)
         axes.set_ylabel(ylabel, fontsize=LABEL, color=FAINT)
         _name_lines(axes, drawn, inner_width, inner_height, apart)
-        return _save(page, target)
+        return save_page(page, target)
 
 
 def _name_lines(
@@ -744,156 +732,3 @@ def spread(places: Sequence[float], apart: float, low: float, high: float) -> li
         moved[index] = min(moved[index], limit)
         limit = moved[index] - apart
     return moved
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Shared
-
-
-def figure(width: float, height: float) -> Any:
-    """An empty page of that many inches, with our look."""
-    with _look():
-        from matplotlib.figure import Figure
-
-        return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-
-
-def _colour_map(low: float, high: float) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    name, anchors = ("seqloom-signed", DIVERGING) if low < 0 < high else ("seqloom", SEQUENTIAL)
-    return LinearSegmentedColormap.from_list(name, list(anchors)).with_extremes(bad="#ffffff")
-
-
-def _axes(page: Any, left: float, bottom: float, width: float, height: float, *, frame: bool = False) -> Any:
-    """Axes at a place given in inches, bare unless a frame is wanted."""
-    page_width, page_height = page.get_size_inches()
-    axes = page.add_axes((left / page_width, bottom / page_height, width / page_width, height / page_height))
-    for side, spine in axes.spines.items():
-        spine.set_visible(frame and side in ("left", "bottom"))
-        spine.set_color(RULE)
-    return axes
-
-
-class _Heading:
-    """A title, broken into lines that fit above the content."""
-
-    def __init__(self, title: str, content: float) -> None:
-        room = max(content, 4.5)
-        self.lines = _wrapped(title, room, TITLE) if title else []
-        self.width = max((_text_size(line, TITLE)[0] for line in self.lines), default=0.0)
-        self.height = 0.2 * len(self.lines) + 0.1 if self.lines else 0.0
-
-    def write(self, page: Any) -> None:
-        width, height = page.get_size_inches()
-        for i, line in enumerate(self.lines):
-            y = (height - MARGIN - 0.2 * i) / height
-            page.text(MARGIN / width, y, line, fontsize=TITLE, color=INK, ha="left", va="top")
-
-
-class _Notes:
-    """A caption, broken into lines that fit below the content."""
-
-    def __init__(self, caption: str, content: float) -> None:
-        self.lines = _wrapped(caption, max(content, 4.5), SMALL) if caption else []
-        self.width = max((_text_size(line, SMALL)[0] for line in self.lines), default=0.0)
-        self.height = 0.16 * len(self.lines) + 0.06 if self.lines else 0.0
-
-    def write(self, page: Any) -> None:
-        width, height = page.get_size_inches()
-        for i, line in enumerate(reversed(self.lines)):
-            page.text(MARGIN / width, (MARGIN + 0.16 * i) / height, line, fontsize=SMALL, color=FAINT, va="baseline")
-
-
-def _wrapped(text: str, room: float, size: float) -> list[str]:
-    broken: list[str] = []
-    for word in text.split():
-        if broken and _text_size(f"{broken[-1]} {word}", size)[0] <= room:
-            broken[-1] += f" {word}"
-        else:
-            broken.append(word)
-    return broken
-
-
-def _text_size(text: str, size: float = LABEL) -> tuple[float, float]:
-    """The width and height of a text in inches; to be called within `_look`."""
-    from matplotlib.backends.backend_agg import RendererAgg
-    from matplotlib.font_manager import FontProperties
-
-    if not text:
-        return 0.0, 0.0
-    width, height, _ = RendererAgg(1, 1, 72).get_text_width_height_descent(text, FontProperties(size=size), False)
-    if any(char_width(char) == 2 for char in text):
-        # Our font lacks these; the one that replaces it in a browser sets them a full square wide.
-        width = max(width, 0.5 * size * display_width(text))
-    return width / 72, height / 72
-
-
-@lru_cache(maxsize=1)
-def _other_scripts() -> tuple[str, ...]:
-    """The fonts of this computer that can stand in for letters ours lacks."""
-    from matplotlib.font_manager import fontManager
-
-    known = set(fontManager.get_font_names())
-    return tuple(name for name in OTHER_SCRIPTS if name in known)
-
-
-@contextmanager
-def _look(*, fallback: bool = True) -> Iterator[None]:
-    """Our settings of matplotlib, for as long as the block lasts and one thread at a time, since they are global."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("drawing needs matplotlib: pip install 'seqloom[plots]'") from None
-    settings: dict[Any, Any] = {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans", *(_other_scripts() if fallback else ())],
-        "text.parse_math": False,  # a token may be a dollar sign
-        "text.usetex": False,
-        "axes.unicode_minus": True,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "seqloom",
-        "pdf.fonttype": 42,
-        "path.simplify": False,
-        "image.composite_image": False,
-        "savefig.bbox": None,
-        "savefig.dpi": DPI,
-        "savefig.facecolor": "white",
-        "savefig.transparent": False,
-    }
-    with _lock, warnings.catch_warnings(), matplotlib.rc_context(settings):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        yield
-
-
-def checked_path(path: str | Path) -> Path:
-    """The path, once we know that a picture can be written there."""
-    target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{target}: a picture must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if not target.parent.is_dir():
-        raise UserError(f"{target}: the folder {target.parent} does not exist; create it first")
-    if target.is_dir():
-        raise UserError(f"{target}: this is a folder, not a file")
-    return target
-
-
-def _save(page: Any, target: Path) -> Path:
-    """Write a figure aside and put it in place, without dates, so that equal pictures are equal files."""
-    kind = target.suffix.lower()[1:]
-    metadata = {
-        "svg": {"Date": None, "Creator": "seqloom"},
-        "png": {"Software": "seqloom"},
-        "pdf": {"CreationDate": None, "Creator": "seqloom", "Producer": None},
-    }[kind]
-    aside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.part")
-    try:
-        # A viewer of SVG finds letters our font lacks by itself, so that file need not depend on this computer's fonts.
-        with _look(fallback=kind != "svg"):
-            page.savefig(aside, format=kind, metadata=metadata)
-        os.replace(aside, target)
-    except OSError as error:
-        raise UserError(f"{target}: could not be written ({error.strerror or error})") from error
-    finally:
-        aside.unlink(missing_ok=True)
-    return target

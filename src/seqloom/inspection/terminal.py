@@ -1,4 +1,4 @@
-"""Heat maps made of characters, and what terminals share with pictures: colours, value ranges, labels.
+"""Heat maps and bars made of characters, and what terminals share with pictures: colours, value ranges, labels.
 
 Nothing here needs matplotlib; `draw` takes from this file what both need.
 """
@@ -93,6 +93,26 @@ def shades(values: Any, *, colour: bool = True, low: float = 0.0, high: float = 
     return " ".join(_cell(value, low, high, size, colour) for value in np.asarray(values, dtype=float))
 
 
+def bar(part: float, size: int) -> str:
+    """A bar of at most `size` characters for a share from 0 to 1, drawn to the eighth of a character."""
+    eighths = round(min(1.0, max(0.0, part)) * size * 8) if math.isfinite(part) else 0
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+def painted(text: str, colour: str) -> str:
+    """A text in a colour such as #0072b2, for a terminal that shows colours."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return _painted(text, (red, green, blue), ground=38)
+
+
+def _painted(text: str, colour: tuple[int, int, int], ground: int) -> str:
+    """`ground` is 38 for the letters, 48 for what is behind them."""
+    red, green, blue = colour
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return f"\x1b[{ground};2;{red};{green};{blue}m{text}\x1b[0m"
+    return f"\x1b[{ground};5;{_nearest_of_256(red, green, blue)}m{text}\x1b[0m"
+
+
 def _fit(text: str, size: int) -> str:
     return text + " " * (size - display_width(text))
 
@@ -124,10 +144,7 @@ def _cell(value: float, low: float, high: float, size: int, colour: bool) -> str
             block = SHADES[min(4, round(strength * 4))] * size
             return ("-" if value < 0 else "+") + block[1:] if strength >= 0.125 else block
         return SHADES[min(4, round(part * 4))] * size
-    red, green, blue = _blend(DIVERGING if low < 0 < high else SEQUENTIAL, part)
-    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        return f"\x1b[48;2;{red};{green};{blue}m{' ' * size}\x1b[0m"
-    return f"\x1b[48;5;{_nearest_of_256(red, green, blue)}m{' ' * size}\x1b[0m"
+    return _painted(" " * size, _blend(DIVERGING if low < 0 < high else SEQUENTIAL, part), ground=48)
 
 
 def _scale(left: int, low: float, high: float, colour: bool) -> str:
