@@ -7,20 +7,34 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-ViewName = Literal["attention", "gates", "heads", "lengths"]
+ViewName = Literal["attention", "gates", "heads", "lengths", "neighbours", "pca", "projection"]
 VIEWS = {
     "attention": "which source words each target word was made from; every head of a Transformer",
     "gates": "what a recurrent layer's gates did at each step",
     "heads": "what each head of a Transformer looks at, and how much the model needs it",
     "lengths": "quality against sentence length, for one or several models",
+    "neighbours": "the words nearest to some words, of word vectors",
+    "pca": "word pairs that differ in the same way, such as countries and capitals, of word vectors",
+    "projection": "words as points in a plane, by PCA or t-SNE, of word vectors",
 }
 OPTIONS = {
     "attention": ("target", "all-heads", "site", "layer", "head"),
     "gates": ("target", "side", "layer", "direction"),
     "heads": ("data", "test", "sentences"),
     "lengths": ("compare", "data", "test"),
+    "neighbours": ("count",),
+    "pca": ("data", "most"),
+    "projection": ("method", "most", "colours"),
 }
 """What each view takes besides --save."""
+TEXTS = {
+    "attention": "one text in quotes",
+    "gates": "one text in quotes",
+    "neighbours": "words",
+    "pca": "the name of a section of an analogy file, or a part of it",
+    "projection": "words to be named in the picture",
+}
+"""What the texts are, for the views that take any."""
 
 SENTENCES = 100
 
@@ -42,20 +56,28 @@ def look(
     test: str | None = None,
     sentences: int | None = None,
     compare: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    count: int | None = None,
+    method: Literal["pca", "tsne"] | None = None,
+    most: int | None = None,
+    colours: Literal["groups", "frequency"] | None = None,
 ) -> None:
     """Look inside a model: on the terminal, or drawn into a file.
 
     seqloom look runs/demo attention "the green witch arrived" --save alignment.svg
 
+    seqloom look runs/wikipedia-skipgram neighbours king paris
+
     Parameters
     ----------
     model
-        A model folder or a run folder.
+        A model folder or a run folder; for word vectors also a file of word2vec, GloVe or fastText.
     view
         attention: who looks at whom in one sentence. gates: gate activations over time. heads: what each head does over
-        many sentences. lengths: quality against length.
+        many sentences. lengths: quality against length. Of word vectors, neighbours: the nearest words. pca: pairs of
+        words and the step from one to the other. projection: words in a plane.
     texts
-        The text to answer while being watched (attention, gates).
+        attention, gates: the text to answer while being watched. neighbours: words. pca: a section of an analogy file,
+        such as countries. projection: words to be named; without any, frequent ones are.
     save
         Draw into this file: .svg, .png or .pdf.
     target
@@ -81,6 +103,14 @@ def look(
         heads: how many to measure (100).
     compare
         lengths: further models to draw into the same plot; may be repeated.
+    count
+        neighbours: how many of each word (10).
+    method
+        projection: pca (default) or tsne, which shows groups and takes its time.
+    most
+        projection: how many of the most frequent words are drawn. pca: how many pairs (25).
+    colours
+        projection: by groups of like words (default) or by frequency.
     """
     from seqloom.cli.output import note
 
@@ -96,6 +126,10 @@ def look(
         "test": test,
         "sentences": sentences,
         "compare": compare,
+        "count": count,
+        "method": method,
+        "most": most,
+        "colours": colours,
     }
     _check(
         view, texts, {name for name, value in given.items() if value is not None and value is not False and value != ()}
@@ -104,7 +138,13 @@ def look(
         from seqloom.inspection.draw import checked_path
 
         checked_path(save)
-    if view == "lengths":
+    if view == "neighbours":
+        shown = _neighbours(model, texts, count, save)
+    elif view == "pca":
+        shown = _pca(model, texts, data, most, save)
+    elif view == "projection":
+        shown = _projection(model, texts, method or "pca", most, colours or "groups", save)
+    elif view == "lengths":
         shown = _lengths([model, *compare], data, test, save)
     elif view == "heads":
         shown = _heads(model, data, test, SENTENCES if sentences is None else sentences, save)
@@ -122,12 +162,83 @@ def _check(view: ViewName, texts: tuple[str, ...], given: set[str]) -> None:
     """An option that does nothing for this view is a mistake."""
     from seqloom.errors import UserError
 
-    if texts and "target" not in OPTIONS[view]:
+    if texts and view not in TEXTS:
         raise UserError(f"look {view} takes data (--data, --test), not a text")
     for name in sorted(given - set(OPTIONS[view])):
         others = " and ".join(f"look {other}" for other, takes in OPTIONS.items() if name in takes)
         takes = ", ".join(f"--{option}" for option in OPTIONS[view])
         raise UserError(f"--{name} is for {others}; look {view} takes --save, {takes}")
+
+
+def _neighbours(model: Path, words: tuple[str, ...], count: int | None, save: Path | None) -> str:
+    from seqloom.cli.output import note, use_colour
+    from seqloom.inspection.neighbours import draw_neighbours
+    from seqloom.vectors.opening import open_vectors
+
+    vectors = open_vectors(model, told=note)
+    return draw_neighbours(
+        vectors, words, save, count=10 if count is None else count, colour=use_colour(), title=_name(model)
+    )
+
+
+def _pca(model: Path, sections: tuple[str, ...], data: tuple[str, ...], most: int | None, save: Path | None) -> str:
+    from seqloom.cli.output import note, use_colour
+    from seqloom.errors import UserError
+    from seqloom.evaluation.word_files import read_questions
+    from seqloom.inspection.offsets import MOST_PAIRS, draw_offsets, find_section, pairs_of
+    from seqloom.vectors.opening import open_vectors
+
+    if len(sections) != 1 or len(data) > 1:
+        raise UserError("look pca takes the name of one section of one analogy file, such as: look MODEL pca countries")
+    questions = read_questions(Path(data[0]) if data else _analogies_of(model))
+    section = find_section(questions, sections[0])
+    vectors = open_vectors(model, told=note)
+    return draw_offsets(
+        vectors,
+        pairs_of(questions[section]),
+        save,
+        title=section,
+        most=MOST_PAIRS if most is None else most,
+        colour=use_colour(),
+    )
+
+
+def _analogies_of(model: Path) -> Path:
+    """The file of analogies that the run's recipe is measured on."""
+    from seqloom.corpus.readers import expand_path
+    from seqloom.errors import UserError
+    from seqloom.evaluation.word_files import asks_analogies
+    from seqloom.folders import find_model
+    from seqloom.recipe import load_recipe
+
+    recipe = find_model(model).parent / "recipe.yaml" if model.is_dir() else None
+    if recipe is not None and recipe.is_file():
+        for path in map(expand_path, load_recipe(recipe).data.test.values()):
+            if asks_analogies(path):
+                return Path(path)
+    raise UserError(f"{model}: no analogy file is known for it; give --data FILE, in the format of questions-words.txt")
+
+
+def _projection(
+    model: Path, words: tuple[str, ...], method: Any, most: int | None, colours: Any, save: Path | None
+) -> str:
+    from seqloom.cli.output import note, use_colour
+    from seqloom.inspection.projection import MOST_WORDS, draw_projection
+    from seqloom.training.progress import Progress
+    from seqloom.vectors.opening import open_vectors
+
+    vectors = open_vectors(model, told=note)
+    with Progress("placing words") as progress:
+        return draw_projection(
+            vectors,
+            save,
+            method=method,
+            words=words or None,
+            most=MOST_WORDS if most is None else most,
+            colours=colours,
+            colour=use_colour(),
+            tell=progress.update,
+        )
 
 
 def _trace(model: Path, view: str, texts: tuple[str, ...], target: str | None) -> Any:

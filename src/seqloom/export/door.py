@@ -88,11 +88,12 @@ def _exported(path: str | Path) -> ExportedTranslator:
     return ExportedTranslator.load(path)
 
 
-def _on_torch(folder: Path) -> Predictor | ExportedTranslator:
+def _on_torch(folder: Path) -> Predictor:
+    from seqloom.predictor import Predictor
     from seqloom.training.memory import keep_freed_memory
 
     keep_freed_memory()  # every step of a search asks for the same large blocks
-    return load(folder)
+    return Predictor.load(folder)
 
 
 def _on_ctranslate2(

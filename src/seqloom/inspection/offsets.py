@@ -72,7 +72,7 @@ def draw_offsets(
     if len(known) < 2:
         raise UserError(
             f"{title or 'these pairs'}: only {len(known)} of {len(pairs)} pairs have vectors for both words, 2 are "
-            "needed; take other pairs, or train with a lower words.min_count"
+            "needed; take other pairs, or train with a lower text.min_count"
         )
     if most < 2:
         raise UserError(f"most must be 2 or more; got {most}")
