@@ -260,11 +260,15 @@ def fasttext_file(
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_fasttext_model_by_hand(tmp_path: Path, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_fasttext_model_by_hand(
+    tmp_path: Path, compiled: bool, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("seqloom.vectors.finishing.can_compile", lambda: compiled)
     words = ["</s>", "where", "是", "naïve"]
-    (tmp_path / "x.bin").write_bytes(fasttext_file(words, 5, 13))
-    found = read_vectors(tmp_path / "x.bin")
+    path = tmp_path / ("x.bin.gz" if packed else "x.bin")
+    path.write_bytes(gzip.compress(fasttext_file(words, 5, 13)) if packed else fasttext_file(words, 5, 13))
+    found = read_vectors(path)
     rows = np.random.default_rng(0).normal(size=(17, 5)).astype(np.float32)
     assert found.words == words
     assert found.subwords == SubwordSettings(shortest=3, longest=4, buckets=13)
@@ -279,7 +283,7 @@ def test_a_fasttext_model_by_hand(tmp_path: Path, compiled: bool, monkeypatch: p
         pieces = rows[4:][buckets_of(words[row], found.subwords)]
         assert len(pieces)
         np.testing.assert_allclose(found.matrix[row], np.mean([rows[row], *pieces], 0), rtol=1e-5)
-    first = read_vectors(tmp_path / "x.bin", limit=2)
+    first = read_vectors(path, limit=2)
     assert first.words == words[:2]
     np.testing.assert_array_equal(first.matrix, found.matrix[:2])
     np.testing.assert_array_equal(first.vector("unseen"), found.vector("unseen"))

@@ -195,12 +195,13 @@ class WordVectors:
             chunk = questions[start : start + QUESTIONS_AT_ONCE]
             # Neighbouring questions share most of their words: each word's similarities are computed once.
             asked, places = np.unique(chunk, return_inverse=True)
+            triples: list[list[int]] = np.asarray(places).reshape(chunk.shape).tolist()
             best = {method: [-np.inf] * len(chunk) for method in methods}
             for first in range(0, len(unit), WORDS_AT_ONCE):
                 cosines = self.unit[asked] @ unit[first : first + WORDS_AT_ONCE].T  # (words asked about, words)
                 for method in methods:
                     tables = _score_tables(cosines, method)
-                    for number, (a, b, c) in enumerate(places.reshape(chunk.shape).tolist()):
+                    for number, (a, b, c) in enumerate(triples):
                         scores = _scores(tables, a, b, c, method)
                         for row in chunk[number].tolist():
                             if 0 <= row - first < len(scores):
