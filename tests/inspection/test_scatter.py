@@ -129,12 +129,13 @@ def test_the_letters_that_are_drawn_do_not_overlap(everyone: bool) -> None:
 
 
 def test_a_hundred_thousand_points_make_a_small_file(tmp_path: Path) -> None:
-    cloud = cloud_of(100_000)
+    colours = [(f"#{17 * i:02x}55{255 - 17 * i:02x}", f"group {i}") for i in range(8)]
+    cloud = cloud_of(100_000, key=colours, groups=np.arange(100_000) % 8)
     path = scatter.scatter(cloud, tmp_path / "a.svg", "many", "points")
     assert path.stat().st_size < 1_500_000
     root = ElementTree.parse(path).getroot()
     texts = ["".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"many", "points", "nouns", "verbs", "word0"} <= set(texts)
+    assert {"many", "points", "group 0", "group 7", "word0"} <= set(texts)
     assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 1  # the points are one picture
 
 

@@ -258,7 +258,7 @@ def group_vectors(matrix: np.ndarray, num: int, seed: int, rounds: int = 30) -> 
 
 def named_groups(matrix: np.ndarray, names: Sequence[str], seed: int) -> tuple[np.ndarray, list[tuple[str, str]]]:
     """The group of each word, and a colour and the most typical words for each; the largest group comes first."""
-    num = min(GROUPS, max(1, len(matrix) // 4))
+    num = min(GROUPS, max(2, len(matrix) // 6))
     # What all words share, such as being words of this text at all, says nothing about groups.
     centred = matrix - matrix.mean(axis=0)
     centred /= np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
@@ -269,7 +269,7 @@ def named_groups(matrix: np.ndarray, names: Sequence[str], seed: int) -> tuple[n
     key = []
     for group in np.argsort(-sizes, kind="stable"):
         members = np.flatnonzero(found == group)
-        known = members[: max(30, len(members) // 10)]  # names that a reader knows: frequent ones come first
+        known = members[: max(20, min(100, len(members) // 10))]  # a reader knows frequent words, which come first
         typical = known[np.argsort(-(centred[known] @ centres[group]), kind="stable")[:3]]
         key.append((SHADES[int(ranks[group])], ", ".join(names[i] for i in typical)))
     return ranks[found], key

@@ -40,7 +40,7 @@ LETTERS = 8.0
 LINE = 0.145  # inches that a line of such letters takes
 REACH = 0.055  # from a point to its name
 DOT = 0.03  # half the side of the square that a named point keeps free
-DPI = 200
+DPI, DPI_INSIDE = 200, 144  # of a .png, and of the picture of many points inside a .svg or .pdf
 MOST_DRAWN_ONE_BY_ONE = 2000
 MOST_TRIED = 20_000  # names that are tried for a place
 RINGS = (1.0, 2.6, 4.5, 7.0, 10.0, 14.0, 19.0)  # distances of a name from its point, in reaches
@@ -223,7 +223,8 @@ def scatter(cloud: Cloud, path: str | Path, title: str, caption: str = "") -> Pa
     """Draw a cloud into a .svg, .png or .pdf file in a folder that exists."""
     target = checked_path(path)
     with look():
-        return save_page(scatter_page(cloud, title, caption), target, DPI)
+        dpi = DPI if target.suffix.lower() == ".png" else DPI_INSIDE
+        return save_page(scatter_page(cloud, title, caption), target, dpi)
 
 
 def scatter_page(cloud: Cloud, title: str, caption: str = "") -> Any:
@@ -309,7 +310,7 @@ def _paint_label(canvas: Any, cloud: Cloud, points: np.ndarray, label: Label) ->
     colour = cloud.key[int(cloud.groups[label.point])][0]
     if label.line:
         to = (min(max(x, left), right), min(max(y, bottom), top))
-        canvas.plot([x, to[0]], [y, to[1]], color=OUTLINE, linewidth=0.5, zorder=2.5)
+        canvas.plot([x, to[0]], [y, to[1]], color=FAINT, linewidth=0.6, zorder=2.5)
     canvas.plot([x], [y], "o", markersize=4.4, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=4)
     from matplotlib.patches import Rectangle
 
