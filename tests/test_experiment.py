@@ -19,8 +19,8 @@ import yaml
 from conftest import tiny_recipe
 from seqloom.errors import RunError, UserError
 from seqloom.experiment import train
-from seqloom.tasks.translate import TranslationWork
-from seqloom.training.checkpoints import checkpoints_in, load_tensors
+from seqloom.tasks.translate import Translation, TranslationWork
+from seqloom.training.checkpoints import average_weights, checkpoints_in, load_tensors
 from seqloom.training.journal import read_journal
 
 
@@ -287,3 +287,27 @@ def test_config_json_is_plain(tiny_run: Path) -> None:
     config = json.loads((tiny_run / "model" / "config.json").read_text())
     assert config["model"]["cell"] == "gru"
     assert config["format"] == 1
+
+
+def test_the_mean_of_checkpoints_is_judged_as_the_model_will_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Translation.translate
+    methods: list[str] = []
+
+    def translate(self: Translation, model: Any, texts: Any, settings: Any, *others: Any) -> Any:
+        methods.append(settings.method)
+        return original(self, model, texts, settings, *others)
+
+    monkeypatch.setattr(Translation, "translate", translate)
+    recipe = tiny_recipe(average=2, validation_sentences=4, metric="bleu") | {"decoding": {"method": "beam"}}
+    train(recipe, tmp_path / "run")
+    assert methods[-2:] == ["beam", "beam"], "the best weights and the mean, each once"
+    assert set(methods[:-2]) == {"greedy"}
+    [event] = [e for e in read_journal(tmp_path / "run" / "journal.jsonl") if e["event"] == "average"]
+    assert event["chosen"] == (event["bleu"] > event["best_step"]["bleu"])
+    found = checkpoints_in(tmp_path / "run")[-2:]
+    kept = load_tensors(tmp_path / "run" / "checkpoints" / "best.safetensors")
+    expected = average_weights([c.folder for c in found]) if event["chosen"] else kept
+    loaded = load_tensors(tmp_path / "run" / "model" / "model.safetensors")
+    assert all(torch.equal(loaded[name], expected[name]) for name in loaded)

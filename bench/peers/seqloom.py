@@ -64,7 +64,7 @@ def profiled(job: Job, recipe: Any, run: Path) -> float | None:
             self.losses += 1
             return work.loss(model, batch)
 
-        def validate(self, model: Any) -> Validation:
+        def validate(self, model: Any, *, final: bool = False) -> Validation:
             profile.stop()
             return Validation({"loss": 0.0, "perplexity": 1.0}, [])
 

@@ -46,7 +46,10 @@ def prepared(recipe: Recipe, task: Any, told: Callable[[str], None] = lambda tex
     `told` hears how many symbols start from vectors, where the recipe names some.
     """
     keep_freed_memory()
-    work = TASKS[recipe.task][1](task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
+    work_kind = TASKS[recipe.task][1]
+    work = work_kind(
+        task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed, getattr(recipe, "decoding", None)
+    )
     torch.manual_seed(recipe.seed)
     model = task.build(recipe.model)
     task.start_from_vectors(model, recipe.model, told)

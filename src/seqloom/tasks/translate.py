@@ -309,9 +309,16 @@ class TranslationWork:
     """What translation brings to the training loop."""
 
     def __init__(
-        self, task: Translation, train: CorpusSettings, valid: CorpusSettings, s: TrainingSettings, seed: int
+        self,
+        task: Translation,
+        train: CorpusSettings,
+        valid: CorpusSettings,
+        s: TrainingSettings,
+        seed: int,
+        decoding: DecodingSettings | None = None,
     ) -> None:
         self.task, self.settings = task, s
+        self.decoding = decoding or DecodingSettings()
         self.train, self.valid = task.encode_for_training(train, seed), task.encode(valid)
         self.sampler = BucketSampler(
             self.train.lengths, batch_tokens=s.batch_tokens, seed=seed, max_length=s.max_length
@@ -342,7 +349,7 @@ class TranslationWork:
     def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
         return self.task.loss(model, batch, self.settings)
 
-    def validate(self, model: nn.Module) -> Validation:
+    def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
         total = tokens = 0.0
         with torch.inference_mode():
             for indices in self.valid_batches:
@@ -352,7 +359,7 @@ class TranslationWork:
         metrics = {"loss": total / tokens, "perplexity": float(np.exp(min(50.0, total / tokens)))}
         samples: list[dict[str, str]] = []
         if self.pairs:
-            settings = DecodingSettings(method="greedy")
+            settings = self.decoding if final else DecodingSettings(method="greedy")
             answers = self.task.translate(model, [pair.source for pair in self.pairs], settings)
             hypotheses = [answer.texts[0] for answer in answers]
             metrics |= corpus_scores(hypotheses, [pair.target for pair in self.pairs], self._text_metrics())

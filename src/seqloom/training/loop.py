@@ -81,7 +81,9 @@ class Work(Protocol):
 
     def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
 
-    def validate(self, model: nn.Module) -> Validation: ...
+    def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
+        """Quality on the validation data; `final`: searched for as the finished model will search, not quickly."""
+        ...
 
 
 @dataclass
@@ -403,17 +405,23 @@ def _validate(
 
 
 def _keep_best(model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal) -> None:
-    """End with the best weights seen, or with the mean of the last checkpoints where validation likes that better."""
+    """End with the best weights seen, or with the mean of the last checkpoints where validation likes that better.
+
+    These two are judged as the finished model will be used: quick answers may like one and careful ones the other.
+    """
     every = s.checkpoint_every or s.validate_every
     found = scheduled(checkpoints_in(run), every)[-s.average :]
-    if s.average > 1 and len(found) > 1:
-        put_weights(model, average_weights([c.folder for c in found]))
-        model.eval()
-        metrics = work.validate(model).metrics
-        chosen = better(s.metric, metrics[s.metric], at.best)
-        journal.write("average", checkpoints=[c.step for c in found], chosen=chosen, **metrics)
-        if chosen:
-            at.best, at.best_step, at.averaged = metrics[s.metric], at.step, len(found)
-            return
     put_weights(model, load_tensors(run / BEST))
     model.eval()
+    if s.average < 2 or len(found) < 2:
+        return
+    single = work.validate(model, final=True).metrics
+    put_weights(model, average_weights([c.folder for c in found]))
+    metrics = work.validate(model, final=True).metrics
+    chosen = better(s.metric, metrics[s.metric], single[s.metric])
+    at.best = (metrics if chosen else single)[s.metric]
+    journal.write("average", checkpoints=[c.step for c in found], chosen=chosen, **metrics, best_step=single)
+    if chosen:
+        at.best_step, at.averaged = at.step, len(found)
+    else:
+        put_weights(model, load_tensors(run / BEST))
