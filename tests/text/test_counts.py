@@ -28,11 +28,14 @@ def test_words_by_hand() -> None:
 @given(
     line=st.text(st.sampled_from("aLqU'’_-. \n\t\u0301\u0e31ΣσİIß1٣é\u2028\u001cक्") | st.characters(), max_size=30),
     lowercase=st.booleans(),
+    remembered=st.sampled_from([3, 40]),
 )
-def test_the_fast_way_cuts_as_the_plain_one(line: str, lowercase: bool) -> None:
+def test_the_fast_way_cuts_as_the_plain_one(line: str, lowercase: bool, remembered: int) -> None:
     text = line.lower() if lowercase else line
     expected = [word for word in split_words(text) if any(character.isalnum() for character in word)]
-    assert words_of(line, "words", lowercase) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LONGEST_REMEMBERED", remembered)
+        assert words_of(line, "words", lowercase) == expected
 
 
 sentences = st.lists(

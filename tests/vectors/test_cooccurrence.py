@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from seqloom.errors import UserError
 from seqloom.kernels.compiling import can_compile
+from seqloom.kernels.cooccurrence import DIGIT_BITS, sort_pairs
 from seqloom.vectors import cooccurrence
 from seqloom.vectors.cooccurrence import RUN, Cooccurrences, count_cooccurrences, merge_runs
 
@@ -91,6 +92,19 @@ def test_against_a_dictionary(
             "values.bin",
             "cooccurrences.json",
         }
+
+
+@pytest.mark.skipif(not can_compile(), reason="no Numba")
+@settings(max_examples=60, deadline=None)
+@given(keys=st.lists(st.integers(0, 2**62 - 1) | st.integers(0, 5000), max_size=40))
+def test_sorting_keeps_equal_keys_in_their_order(keys: list[int]) -> None:
+    values = np.arange(len(keys), dtype=np.float64)
+    array = np.array(keys, np.int64)
+    digits = -(-int(array.max(initial=0)).bit_length() // DIGIT_BITS)
+    found = sort_pairs(array.copy(), values.copy(), np.empty_like(array), np.empty_like(values), digits)
+    order = np.argsort(array, kind="stable")
+    assert found[0].tolist() == array[order].tolist()
+    assert found[1].tolist() == values[order].tolist()
 
 
 def test_by_hand(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from seqloom.kernels.compiling import kernel
 
 EMPTY = -1
+DIGIT_BITS = 11  # places of 2048 digits fit into the first cache
 MULTIPLIER = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads neighbouring keys (Knuth 1973, 6.4)
 
 
@@ -80,11 +81,41 @@ def sum_pairs(tokens: np.ndarray, weights: np.ndarray, num_words: int) -> tuple[
     return sum_sorted(np.concatenate(keys), np.concatenate(parts))
 
 
+@kernel
+def sort_pairs(
+    keys: np.ndarray, values: np.ndarray, spare_keys: np.ndarray, spare_values: np.ndarray, num_digits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sort by keys from 0 to 2^(DIGIT_BITS * num_digits), digit by digit from the last one, equal keys in their order.
+
+    Several times faster than comparing. All four arrays are written to; two of them are returned.
+    """
+    places = np.empty((1 << DIGIT_BITS) + 1, np.int64)
+    for digit in range(num_digits):
+        shift, mask = digit * DIGIT_BITS, (1 << DIGIT_BITS) - 1
+        places[:] = 0
+        for index in range(keys.shape[0]):
+            places[((keys[index] >> shift) & mask) + 1] += 1
+        for value in range(mask):
+            places[value + 1] += places[value]
+        for index in range(keys.shape[0]):
+            value = (keys[index] >> shift) & mask
+            spare_keys[places[value]] = keys[index]
+            spare_values[places[value]] = values[index]
+            places[value] += 1
+        keys, spare_keys = spare_keys, keys
+        values, spare_values = spare_values, values
+    return keys, values
+
+
 def sum_sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Keys in any order, some several times -> sorted keys, each once, and the sums of their values."""
+    order = np.argsort(keys, kind="stable")
+    return sum_equal(keys[order], values[order])
+
+
+def sum_equal(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same for keys that are sorted already."""
     if not len(keys):
         return keys, values
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    return keys[starts], np.add.reduceat(values[order], starts)
+    return (keys, values) if len(starts) == len(keys) else (keys[starts], np.add.reduceat(values, starts))

@@ -19,6 +19,7 @@ from seqloom.text.words import split_words
 Split = Literal["words", "spaces"]
 MOST_KEPT = 10_000_000
 WORDS_AT_A_TIME = 200_000
+LONGEST_REMEMBERED = 40  # characters; what is cut is remembered, and a word may be as long as a line
 LONGEST_LINE = 8_000_000  # bytes of one line in a file of counts: a word of the longest line that is read, and more
 HEADER = "seqloom word counts 1"
 
@@ -69,13 +70,15 @@ def words_of(line: str, split: Split = "words", lowercase: bool = True) -> list[
         if part.isalnum():
             found.append(part)
         else:
-            found += _cut(part)
+            found += _remembered(part) if len(part) <= LONGEST_REMEMBERED else _cut(part)
     return found
 
 
-@lru_cache(maxsize=2**16)
 def _cut(part: str) -> tuple[str, ...]:
     return tuple(word for word in split_words(part) if any(map(str.isalnum, word)))
+
+
+_remembered = lru_cache(maxsize=2**16)(_cut)
 
 
 def count_words(

@@ -18,7 +18,7 @@ import numpy as np
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, read_json
 from seqloom.kernels.compiling import can_compile
-from seqloom.kernels.cooccurrence import EMPTY, add_pairs, sum_pairs, sum_sorted
+from seqloom.kernels.cooccurrence import DIGIT_BITS, EMPTY, add_pairs, sort_pairs, sum_equal, sum_pairs, sum_sorted
 
 FORMAT = 1
 SLOT_BITS = 23  # slots of 16 bytes: 134 MB; several times that while a full table is sorted
@@ -168,7 +168,15 @@ def in_both_orders(keys: np.ndarray, sums: np.ndarray, num_words: int) -> tuple[
     same = first == second
     mirrored = (second * num_words + first)[~same]
     del first, second
-    return sum_sorted(np.concatenate([keys, mirrored]), np.concatenate([np.where(same, 2 * sums, sums), sums[~same]]))
+    return _summed(np.concatenate([keys, mirrored]), np.concatenate([np.where(same, 2 * sums, sums), sums[~same]]))
+
+
+def _summed(keys: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted keys, each once, and their sums; what is given may be overwritten."""
+    if not can_compile():
+        return sum_sorted(keys, sums)
+    num_digits = -(-int(keys.max(initial=0)).bit_length() // DIGIT_BITS)
+    return sum_equal(*sort_pairs(keys, sums, np.empty_like(keys), np.empty_like(sums), num_digits))
 
 
 class Runs:
@@ -223,4 +231,4 @@ def merge_runs(runs: list[Path], at_once: int) -> Iterator[tuple[np.ndarray, np.
         if not len(ready):
             return
         held = [part[end:] for part, end in zip(held, ends, strict=True)]
-        yield sum_sorted(ready["key"], ready["sum"])
+        yield _summed(np.ascontiguousarray(ready["key"]), np.ascontiguousarray(ready["sum"]))
