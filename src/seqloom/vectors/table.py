@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -195,7 +195,7 @@ class WordVectors:
             chunk = questions[start : start + QUESTIONS_AT_ONCE]
             # Neighbouring questions share most of their words: each word's similarities are computed once.
             asked, places = np.unique(chunk, return_inverse=True)
-            triples: list[list[int]] = np.asarray(places).reshape(chunk.shape).tolist()
+            triples: Any = np.asarray(places).reshape(chunk.shape).tolist()
             best = {method: [-np.inf] * len(chunk) for method in methods}
             for first in range(0, len(unit), WORDS_AT_ONCE):
                 cosines = self.unit[asked] @ unit[first : first + WORDS_AT_ONCE].T  # (words asked about, words)
