@@ -92,6 +92,13 @@ class WordVectors:
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
+    def spelled(self, word: str) -> str:
+        """A word as these words are spelled: lower-cased where they all are, its parts joined by _ where only that is
+        known."""
+        word = word.lower() if self.lowercase else word
+        joined = word.replace(" ", "_")
+        return joined if word not in self.index and joined in self.index else word
+
     def knows(self, word: str) -> bool:
         """Whether there is a vector for the word: its own, or one made of its pieces."""
         return word in self.index or (self.subwords is not None and len(buckets_of(word, self.subwords)) > 0)
