@@ -59,6 +59,7 @@ def test_neighbours(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "neighbours": [{"word": "king", "similarity": pytest.approx(0.5**0.5)}],
     }
     assert second["neighbours"][0]["word"] == "woman"
+    assert said(capsys, "neighbours", file, "Queen", "--count", "1")[0] == " 0.7071  king\n"
     assert said(capsys, "neighbours", file, "man", "--limit", "2")[0] == " 0.7071  woman\n"
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import seqloom
 from seqloom.corpus.readers import CorpusSettings, read_pairs
@@ -128,10 +130,6 @@ def test_a_stopped_run_goes_on_with_its_rows_frozen(vectors: Path, tmp_path: Pat
     settings = recipe("recurrent_translator", {"source": str(vectors), "freeze": True}, average=1, checkpoint_every=3)
     whole = seqloom.train(settings, tmp_path / "whole")
     seqloom.train(settings | {"training": settings["training"] | {"steps": 3}}, tmp_path / "half")
-    import shutil
-
-    import yaml
-
     half = tmp_path / "half"
     shutil.rmtree(half / "model")
     values = yaml.safe_load((half / "recipe.yaml").read_text())
@@ -142,6 +140,16 @@ def test_a_stopped_run_goes_on_with_its_rows_frozen(vectors: Path, tmp_path: Pat
     resumed = seqloom.train(half, resume=True)
     for name, weight in whole.model.named_parameters():
         assert torch.equal(weight, dict(resumed.model.named_parameters())[name]), name
+
+
+def test_several_processes_freeze_the_same_rows(vectors: Path, tmp_path: Path) -> None:
+    settings = recipe("recurrent_translator", {"source": str(vectors), "freeze": True}, processes=2, steps=3)
+    model = seqloom.train(settings, tmp_path / "run")
+    expected = found_rows(model, vectors)
+    weight = model.model.source_embedding.weight.detach().numpy()
+    np.testing.assert_allclose(
+        directions(weight[list(expected)]), directions(np.array(list(expected.values()))), atol=1e-5
+    )
 
 
 def test_mistakes_are_named(vectors: Path, tmp_path: Path) -> None:

@@ -41,9 +41,10 @@ def neighbours(model: Path, /, *words: str, count: int = 10, limit: Limit = None
         raise UserError("name at least one word, such as: seqloom embed neighbours MODEL king")
     vectors = _open(model, limit)
     for index, word in enumerate(words):
-        found = vectors.neighbours(word, count)
+        spelled = vectors.spelled(word)
+        found = vectors.neighbours(spelled, count)
         if format == "json":
-            emit({"word": word, "known": word in vectors, "neighbours": _listed(found)})
+            emit({"word": word, "known": spelled in vectors, "neighbours": _listed(found)})
             continue
         if len(words) > 1:
             print(("\n" if index else "") + strong(word))
@@ -86,7 +87,8 @@ def analogy(
     """
     from seqloom.cli.output import emit
 
-    found = _open(model, limit).analogy(a, b, c, count, method)
+    vectors = _open(model, limit)
+    found = vectors.analogy(*map(vectors.spelled, (a, b, c)), count, method)
     if format == "json":
         emit({"a": a, "b": b, "c": c, "method": method, "answers": _listed(found)})
     else:
@@ -112,7 +114,8 @@ def similarity(model: Path, a: str, b: str, /, *, limit: Limit = None, format: F
     """
     from seqloom.cli.output import emit
 
-    found = _open(model, limit).similarity(a, b)
+    vectors = _open(model, limit)
+    found = vectors.similarity(*map(vectors.spelled, (a, b)))
     if format == "json":
         emit({"a": a, "b": b, "similarity": found})
     else:

@@ -173,7 +173,7 @@ def compare_pairs(vectors: WordVectors, pairs: Sequence[Judged], name: str = "si
     """Spearman's correlation between the cosines and what people say."""
     ours, theirs, by_pieces = [], [], 0
     for pair in pairs:
-        words = [_spelled(vectors, word) for word in pair[:2]]
+        words = [vectors.spelled(word) for word in pair[:2]]
         if all(vectors.knows(word) for word in words):
             ours.append(vectors.similarity(*words))
             theirs.append(pair.score)
@@ -200,16 +200,9 @@ def _centred(values: np.ndarray) -> np.ndarray:
     return np.asarray(values - values.mean())
 
 
-def _spelled(vectors: WordVectors, word: str) -> str:
-    """A word as the vectors spell it: lower-cased where they are, its parts joined where only that is known."""
-    word = word.lower() if vectors.lowercase else word
-    joined = word.replace(" ", "_")
-    return joined if word not in vectors and joined in vectors else word
-
-
 def _rows_of(vectors: WordVectors, questions: Sequence[Question], known: int) -> np.ndarray:
     """(questions that can be asked, 4) rows of their words."""
-    rows = [[vectors.index.get(_spelled(vectors, word), known) for word in question] for question in questions]
+    rows = [[vectors.index.get(vectors.spelled(word), known) for word in question] for question in questions]
     found = np.array(rows, np.int64).reshape(-1, 4)
     return np.asarray(found[(found < known).all(1)])
 

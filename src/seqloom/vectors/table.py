@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -91,6 +91,13 @@ class WordVectors:
         return WordVectors(self.words[:count], self.matrix[:count], first[0], self.subwords, self.buckets, *first[1:])
 
     # -- looking up ---------------------------------------------------------------------------------------------------
+
+    def spelled(self, word: str) -> str:
+        """A word as these words are spelled: lower-cased where they all are, its parts joined by _ where only that is
+        known."""
+        word = word.lower() if self.lowercase else word
+        joined = word.replace(" ", "_")
+        return joined if word not in self.index and joined in self.index else word
 
     def knows(self, word: str) -> bool:
         """Whether there is a vector for the word: its own, or one made of its pieces."""
@@ -195,7 +202,7 @@ class WordVectors:
             chunk = questions[start : start + QUESTIONS_AT_ONCE]
             # Neighbouring questions share most of their words: each word's similarities are computed once.
             asked, places = np.unique(chunk, return_inverse=True)
-            triples: list[list[int]] = np.asarray(places).reshape(chunk.shape).tolist()
+            triples: Any = np.asarray(places).reshape(chunk.shape).tolist()
             best = {method: [-np.inf] * len(chunk) for method in methods}
             for first in range(0, len(unit), WORDS_AT_ONCE):
                 cosines = self.unit[asked] @ unit[first : first + WORDS_AT_ONCE].T  # (words asked about, words)

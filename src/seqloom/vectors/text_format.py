@@ -141,7 +141,7 @@ def parse_line(line: bytes, size: int, path: Path, number: int) -> tuple[np.ndar
         if len(fields) != size:
             found = len(fields)
             raise DataError(f"expected a word and {size} numbers, found {found}{_no_numbers(fields)}", path, number)
-    if not word.strip():
+    if not word.strip(b" "):
         raise DataError(f"expected a word and {size} numbers, but the word is empty", path, number)
     try:
         vector = np.fromstring(rest, np.float32, sep=" ")
