@@ -204,6 +204,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "words_per_second": pace,
         "median": statistics.median(pace),
         "updates_per_second": statistics.median(updates) if updates else None,
+        "processor_seconds": statistics.median(one["processor_seconds"] for one in found),
         "vocabulary_seconds": statistics.median(one["vocabulary_seconds"] for one in found),
         "vocabulary": sorted({one["vocabulary"] for one in found}),
         "kept_words": sorted({one["kept_words"] for one in found}),
@@ -213,11 +214,11 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def mean_and_spread(values: Sequence[float]) -> dict[str, float] | None:
+def mean_and_spread(values: Sequence[float]) -> dict[str, float | None] | None:
     """The mean over seeds, and the standard deviation where there are several."""
     if not values:
         return None
-    return {"mean": statistics.fmean(values), "deviation": statistics.stdev(values) if len(values) > 1 else 0.0}
+    return {"mean": statistics.fmean(values), "deviation": statistics.stdev(values) if len(values) > 1 else None}
 
 
 def embeddings_table(found: Mapping[str, Any]) -> str:
@@ -233,32 +234,26 @@ def embeddings_table(found: Mapping[str, Any]) -> str:
                     " ".join(f"{pace:,.0f}" for pace in one["words_per_second"]),
                     f"**{one['median']:,.0f}**" + (f" ({updates:,.0f} updates/s)" if updates else ""),
                     number(result["ratios"].get(name), 2, "×"),
+                    number(one["processor_seconds"], 1),
                     number(one["vocabulary_seconds"], 1),
                     number(one["peak_mb"]),
                     *(score_text(one["scores"][score]) for score in names),
                 ]
             )
         rows += [
-            [TITLES[model], SIDES[name].title, reason, *["–"] * (4 + len(names))]
+            [TITLES[model], SIDES[name].title, reason, *["–"] * (5 + len(names))]
             for name, reason in result["missing"].items()
         ]
-    header = [
-        "model",
-        "trainer",
-        "words/s, each seed",
-        "median",
-        "seqloom / this",
-        "counting words, s",
-        "peak memory, MB",
-    ]
+    header = ["model", "trainer", "words/s, each seed", "median", "seqloom / this", "processor s of training"]
+    header += ["counting words, s", "peak memory, MB"]
     coverage = next(iter(next(iter(found["models"].values()))["sides"].values()))["coverage"]
     known = ", ".join(f"{share:.0%} of {name}" for name, share in coverage.items())
     notes = [
-        f"{found['words']:,} words of {found['text']}, {found['epochs']} epochs, {found['size']} dimensions, window "
+        f"{found['words']:,} words of {found['text']}, epochs: {found['epochs']}, {found['size']} dimensions, window "
         f"{found['window']}, {found['negatives']} negatives, minimum count {found['min_count']}, subsampling "
         f"{found['subsample']:g}, {found['threads']} threads. Scores: Spearman's ρ × 100 over the pairs whose words "
-        f"are known, and the percentage of analogies solved by 3CosAdd; mean over {found['seeds']} seeds ± standard "
-        f"deviation. Known: {known}."
+        f"are known, and the percentage of analogies solved by 3CosAdd; means ± standard deviations over seeds "
+        f"({found['seeds']}). Known: {known}."
     ]
     notes += [f"**{note}**" for note in differences(found)]
     return f"{table([*header, *names], rows)}\n\n" + "\n\n".join(notes) + "\n"
@@ -276,8 +271,11 @@ def differences(found: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def score_text(score: Mapping[str, float] | None) -> str:
-    return "–" if score is None else f"{100 * score['mean']:.1f} ± {100 * score['deviation']:.1f}"
+def score_text(score: Mapping[str, Any] | None) -> str:
+    if score is None:
+        return "–"
+    spread = "" if score["deviation"] is None else f" ± {100 * score['deviation']:.1f}"
+    return f"{100 * score['mean']:.1f}{spread}".replace("-", "−")
 
 
 @contextmanager

@@ -34,19 +34,20 @@ def main() -> None:
     model = model_of(job)
     began = time.perf_counter()
     model.build_vocab(corpus_file=job.text)
-    counted = time.perf_counter()
+    counted, processor = time.perf_counter(), time.process_time()
     model.train(
         corpus_file=job.text,
         total_examples=model.corpus_count,
         total_words=model.corpus_total_words,
         epochs=model.epochs,
     )
-    trained = time.perf_counter()
+    trained, processor = time.perf_counter(), time.process_time() - processor
     kept = sum(model.wv.get_vecattr(word, "count") for word in model.wv.index_to_key)
     write_result(
         job,
         vocabulary_seconds=counted - began,
         seconds=trained - counted,
+        processor_seconds=processor,
         vocabulary=len(model.wv),
         kept_words=int(kept),
     )

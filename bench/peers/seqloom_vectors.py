@@ -75,7 +75,9 @@ def main() -> None:
     began = time.perf_counter()
     corpus, counts = counted(job)
     ready = time.perf_counter()
+    processor = time.process_time()
     matrix, figures = trained(job, corpus, counts)
+    figures["processor_seconds"] = time.process_time() - processor
     write_result(job, **figures, vocabulary_seconds=ready - began, vocabulary=len(counts), kept_words=corpus.num_words)
     from seqloom.vectors.formats import write_vectors
     from seqloom.vectors.table import WordVectors

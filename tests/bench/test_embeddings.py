@@ -54,6 +54,7 @@ def figures(pace: float, score: float | None, **more: Any) -> dict[str, Any]:
     return {
         "words_per_second": pace,
         "vocabulary_seconds": pace / 100,
+        "processor_seconds": 3.0,
         "vocabulary": 7,
         "kept_words": 50,
         "peak_mb": 10.0,
@@ -80,6 +81,7 @@ def test_summary_over_seeds() -> None:
     assert mean_and_spread([]) is None
     assert score_text(None) == "–"
     assert score_text({"mean": 0.512, "deviation": 0.008}) == "51.2 ± 0.8"
+    assert score_text({"mean": -0.04, "deviation": None}) == "−4.0"
 
 
 def found_of(sides: dict[str, dict[str, Any]], ratios: dict[str, float]) -> dict[str, Any]:
@@ -95,8 +97,8 @@ def test_the_table_has_a_row_for_each_side_and_says_what_differs() -> None:
     rows = [line.split(" | ") for line in written.splitlines() if line.startswith("| CBOW")]
     assert [row[1] for row in rows] == ["seqloom", "gensim 4.4.0"]
     assert [row[4] for row in rows] == ["–", "3.00×"]
-    assert rows[1][-1] == "30.0 ± 0.0 |"
-    assert "1,234 words of articles.txt, 5 epochs" in written
+    assert rows[1][-1] == "30.0 |"
+    assert "1,234 words of articles.txt, epochs: 5" in written
     assert "75% of MEN" in written
     assert differences(found) == ["Not the same kept words in cbow: seqloom 50, gensim 49."]
     assert differences(found_of({"seqloom": ours, "gensim": ours}, {})) == []
