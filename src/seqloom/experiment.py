@@ -18,7 +18,7 @@ from seqloom.files import folder_written_aside, write_atomically
 from seqloom.follower import follow_run
 from seqloom.gathering import gathered, launched, prepared
 from seqloom.predictor import FORMAT, Predictor
-from seqloom.recipe import Recipe, load_recipe, recipe_text
+from seqloom.recipe import Recipe, TranslationRecipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
 from seqloom.tasks.embed import train_vectors
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
@@ -57,6 +57,7 @@ def train(
         return WordVectors.load(run / "model") if recipe.task == "embed" else Predictor.load(run)
     if recipe.task == "embed":
         return train_vectors(recipe, run, resume=resume)
+    assert isinstance(recipe, TranslationRecipe)
     task_kind = TASKS[recipe.task][0]
 
     # prepare
@@ -134,7 +135,7 @@ def _clear(run: Path) -> None:
     (run / "journal.jsonl").unlink(missing_ok=True)
 
 
-def save_model(folder: Path, recipe: Recipe, task: Any, model: torch.nn.Module, done: Progressed) -> None:
+def save_model(folder: Path, recipe: TranslationRecipe, task: Any, model: torch.nn.Module, done: Progressed) -> None:
     """The model folder: all that turns raw text into an answer, and nothing that executes."""
     config = {
         "format": FORMAT,

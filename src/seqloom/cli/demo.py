@@ -40,7 +40,8 @@ def demo(
     else:
         unfinished = (run / "recipe.yaml").is_file() and not restart
         note("Training an LSTM with attention on sentences that seqloom's own grammar makes (English to Spanish).")
-        model = run_to_the_end(lambda: train("demo", run, resume=unfinished, restart=restart), run)
+        run_to_the_end(lambda: train("demo", run, resume=unfinished, restart=restart), run)
+        model = Predictor.load(run)
         note(f"trained in {time.monotonic() - began:.0f} s\n")
 
     pairs = list(read_pairs(recipe.data.test["test"]))
