@@ -21,7 +21,7 @@ from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.cooccurrence import DIGIT_BITS, EMPTY, add_pairs, sort_pairs, sum_equal, sum_pairs, sum_sorted
 
 FORMAT = 1
-SLOT_BITS = 23  # slots of 16 bytes: 134 MB; several times that while a full table is sorted
+SLOT_BITS = 22  # slots of 16 bytes: 67 MB; several times that while a full table is sorted
 BLOCK_TOKENS = 1_000_000
 MERGED_AT_ONCE = 4_000_000
 MOST_ALIKE = 16
