@@ -46,6 +46,8 @@ fragments = st.lists(
     max_size=25,
 ).map("".join)
 anything = fragments | st.text(max_size=60)
+# The library's Unicode is newer than an older Python's: a letter that Python does not know yet (Cn) is one to it.
+known_to_both = fragments | st.text(st.characters(exclude_categories=("Cs", "Cn")), max_size=60)
 
 
 @cache
@@ -146,7 +148,7 @@ def test_characters_are_single() -> None:
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe", "unigram"])
-@given(text=anything)
+@given(text=known_to_both)
 def test_no_piece_crosses_a_word(kind: str, text: str) -> None:
     tokenizer = trained(kind)
     normalised = tokenizer.normalise(text)
