@@ -330,8 +330,8 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     body = embeddings_table(found)
     print(body)
     if options.write:
-        title = "Word vectors beside gensim"
-        write_section("bench.embeddings", section(title, describe_machine(), body))
+        title = f"Word vectors beside gensim: {', '.join(TITLES[name] for name in options.models)}"
+        write_section(f"bench.embeddings {','.join(options.models)}", section(title, describe_machine(), body))
     result = {"bench": "embeddings", "machine": describe_machine(), **found}
     print(json.dumps(result))
     return result

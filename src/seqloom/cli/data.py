@@ -86,7 +86,7 @@ def _examine_text(recipe: Any) -> dict[str, Any]:
             lines, empty = lines + 1, empty + (not words)
             table.update(words)
             if lines % 10_000 == 0:
-                bar.update(0.0, f"{lines:,} lines")
+                bar.update(None, f"{lines:,} lines")
     kept = [number for number in table.values() if number >= s.min_count]
     total = table.total()
     return {

@@ -85,7 +85,7 @@ def _learned(corpus: PlainTextSettings, s: WordsSettings, folder: Path, resume: 
             sentences(words),
             min_count=s.min_count,
             max_words=s.max_words,
-            progress=lambda read: bar.update(0.0, f"{read:,} words"),
+            progress=lambda read: bar.update(None, f"{read:,} words"),
         )
     with folder_written_aside(folder) as aside:
         save_counts(aside / "counts.tsv", counts)

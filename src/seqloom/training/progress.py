@@ -60,14 +60,16 @@ class Progress:
             return ""
         return f"{duration(spent * (1 - self.share) / done)} left"
 
-    def update(self, share: float, figures: str) -> None:
-        """Move on; `figures` is a short text such as 'step 300  loss 1.23'."""
-        self.share = min(1.0, share)
+    def update(self, share: float | None, figures: str) -> None:
+        """Move on; `figures` is a short text such as 'step 300  loss 1.23'. None: how much there is is not known."""
+        self.share = self.share if share is None else min(1.0, share)
         if self.bar is not None:
-            self.bar.update(self.task, completed=self.share, figures=figures, left=self.left())
+            total = None if share is None else 1.0  # without a total the bar only shows that something happens
+            self.bar.update(self.task, total=total, completed=self.share, figures=figures, left=self.left())
         elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
-            self.say(f"{self.title} {self.share:4.0%}  {figures}  {self.left()}".rstrip())
+            done = "" if share is None else f" {self.share:4.0%}"
+            self.say(f"{self.title}{done}  {figures}  {self.left()}".rstrip())
 
     def say(self, text: str) -> None:
         """A line that stays."""
