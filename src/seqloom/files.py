@@ -6,24 +6,28 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from seqloom.errors import RunError, UserError
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Replace a file's content in one move."""
-    path = Path(path)
     data = content.encode() if isinstance(content, str) else content
+    write_aside(Path(path), lambda file: file.write(data))
+
+
+def write_aside(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """A file written piece by piece, that appears under its name when it is complete."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                write(file)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(aside, 0o644)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from seqloom.errors import DataError, UserError, one_of
+from seqloom.files import write_aside
 from seqloom.vectors.binary_format import read_binary, write_binary
 from seqloom.vectors.fasttext_format import MAGIC, read_fasttext
-from seqloom.vectors.keeping import write_aside
 from seqloom.vectors.sources import Told, opened, text_of
 from seqloom.vectors.table import WordVectors
 from seqloom.vectors.text_format import parse_header, parse_line, read_text, write_text

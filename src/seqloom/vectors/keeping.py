@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from seqloom.errors import RunError, UserError
-from seqloom.files import write_atomically
+from seqloom.errors import UserError
+from seqloom.files import write_aside, write_atomically
 from seqloom.settings import check
 from seqloom.vectors.settings import SubwordSettings
 
@@ -86,25 +84,6 @@ def first_not_finite(matrix: np.ndarray) -> int | None:
         if bad.any():
             return start + int(bad.argmax())
     return None
-
-
-def write_aside(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """A large file written piece by piece, that appears under its name when it is complete."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(aside, 0o644)
-            os.replace(aside, path)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
