@@ -61,8 +61,7 @@ def test_what_is_written_is_read(
         patch.setattr("seqloom.vectors.text_format.LINES_AT_ONCE", 3)
         if not compiled:
             patch.setattr("seqloom.vectors.text_format.can_compile", lambda: False)
-        if len(set(vectors.words)) == len(vectors):
-            same(read_vectors(path, format), vectors)
+        same(read_vectors(path, format), vectors)
 
 
 @pytest.mark.parametrize("format", WRITTEN)
@@ -341,11 +340,8 @@ def test_gensim_reads_what_we_write(tmp_path: Path, binary: bool) -> None:
     np.testing.assert_array_equal(theirs.vectors, vectors.matrix)
 
 
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize(("binary", "header"), [(True, True), (False, True), (False, False)])
 def test_we_read_what_gensim_writes(tmp_path: Path, binary: bool, header: bool) -> None:
-    if binary and not header:
-        pytest.skip("there is no such format")
     keyed = pytest.importorskip("gensim.models").KeyedVectors
     vectors = small(9, 4)
     theirs = keyed(4)
