@@ -1,11 +1,13 @@
 """Strings <-> ids: words, characters, BPE or Unigram pieces, all behind one class and in one JSON file.
 
-Every kind works on the same normalised text, in which a space is written "▁" and glued to what follows it:
+Every kind but one works on the same normalised text, in which a space is written "▁" and glued to what follows it:
 
     "It's  the  cat." -> "▁It's▁the▁cat." -> ▁It 's ▁the ▁cat .
 
 so pieces put together again give exactly the normalised text, and no language needs rules for spaces. A "▁" of the
-user's own becomes "_". The reserved symbols cannot be written in a text: "<eos>" is three ordinary words.
+user's own becomes "_". The reserved symbols cannot be written in a text: "<eos>" is three ordinary words. Two kinds are
+for texts that others have prepared: `spaces` takes the words between spaces as they are, where "<unk>" does stand for an
+unknown word; `verbatim`, the one exception, takes every character as it is, spaces and line breaks too.
 
 The file is a plain `tokenizers` file; our settings ride along inside its normalizer, where that library ignores them.
 """
@@ -42,6 +44,7 @@ _WORDS = (
     rf"|(?<=[{_WORD}])['’][{_WORD}]+|[{_WORD}]+|[^{_WORD}{SPACE}])"
 )
 _CHARACTERS = r"[\s\S]"
+_BETWEEN_SPACES = rf"{SPACE}[^{SPACE}]*"
 _SEPARATORS = r"[\x1c-\x1f]"  # the only characters that are whitespace to Python but not to the library
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -51,7 +54,7 @@ class TextSettings(Settings):
 
     Attributes:
         tokenizer: the kind of token.
-        vocabulary_size: all tokens, the 4 reserved ones included; for words and characters, None keeps all.
+        vocabulary_size: all tokens, the 4 reserved ones included; None keeps all words or characters.
         min_frequency: words and characters rarer than this are unknown; BPE merges no pair rarer than this.
         joint: one tokenizer for both languages of a pair.
         normalise: the Unicode form of the text.
@@ -60,7 +63,7 @@ class TextSettings(Settings):
         segmentations: with dropout, how many times the training texts are cut, each time in another way.
     """
 
-    tokenizer: Literal["word", "character", "bpe", "unigram"] = "bpe"
+    tokenizer: Literal["word", "spaces", "character", "verbatim", "bpe", "unigram"] = "bpe"
     vocabulary_size: int | None = Field(default=8000, ge=8)
     min_frequency: int = Field(default=1, ge=1)
     joint: bool = True
@@ -73,8 +76,8 @@ class TextSettings(Settings):
     def _consistent(self) -> TextSettings:
         if self.vocabulary_size is None and self.tokenizer in ("bpe", "unigram"):
             raise ValueError(
-                f"tokenizer {self.tokenizer} needs a vocabulary_size, such as 8000; only word and "
-                "character can keep all tokens"
+                f"tokenizer {self.tokenizer} needs a vocabulary_size, such as 8000; only words and characters "
+                "can all be kept"
             )
         if self.min_frequency > 1 and self.tokenizer == "unigram":
             raise ValueError("min_frequency does nothing for tokenizer unigram; remove it or choose bpe")
@@ -139,6 +142,9 @@ class Tokenizer:
         # The trainer registers the reserved symbols as strings to look for in the text; we want them out of reach.
         description = json.loads(backend.to_str())
         description["added_tokens"] = []
+        if settings.tokenizer == "spaces":  # whoever wrote "<unk>" into the text meant a word that is not known
+            kept = [word for word in sorted(backend.get_vocab(), key=backend.token_to_id) if word != SPACE + UNK]
+            description["model"]["vocab"] = {word: index for index, word in enumerate(kept)}
         return cls(tokenizers.Tokenizer.from_str(json.dumps(description)), settings)
 
     def to_json(self) -> str:
@@ -206,12 +212,13 @@ class Tokenizer:
 
     @property
     def kind(self) -> str:
-        """word, character, bpe or unigram."""
+        """word, spaces, character, verbatim, bpe or unigram."""
         return self.settings.tokenizer
 
     def normalise(self, text: str) -> str:
         """The text as this tokenizer sees it, and as `decode(encode(text))` gives it back."""
-        return self._backend.normalizer.normalize_str(_clean(text)).replace(SPACE, " ").removeprefix(" ")
+        normalised = self._backend.normalizer.normalize_str(_clean(text))
+        return normalised if self.kind == "verbatim" else normalised.replace(SPACE, " ").removeprefix(" ")
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin or end symbols."""
@@ -273,7 +280,9 @@ class Tokenizer:
     def labels(self, ids: Sequence[int]) -> list[str]:
         """The tokens as a plot's axis shows them: no "▁", and "·" before a piece that continues a word."""
         pieces = self.pieces(ids)
-        if self.kind in ("word", "character"):
+        if self.kind == "verbatim":
+            return [_VISIBLE.get(piece, piece) for piece in pieces]
+        if self.kind in _WHOLE:
             return ["␣" if piece == SPACE else piece.removeprefix(SPACE) for piece in pieces]
         labels = []
         previous = -1
@@ -307,11 +316,17 @@ class Tokenizer:
             if index in (PAD_ID, BOS_ID, EOS_ID):
                 positions.append(-1)
                 continue
+            if self.kind == "verbatim":
+                shown = (replacements or {}).get(position, UNK) if index == UNK_ID else piece
+                positions.append(length)
+                parts.append(shown)
+                length += len(shown)
+                continue
             before = parts[-1] if parts else " "
             if index == UNK_ID:
                 shown = " ".join((replacements or {}).get(position, UNK).split())
                 # A word-level token took its space along into the unknown; elsewhere the space is a known piece.
-                if self.kind == "word" and shown and not _adjoin(before, shown):
+                if shown and (self.kind == "spaces" or (self.kind == "word" and not _adjoin(before, shown))):
                     shown = " " + shown
             else:
                 shown = piece.replace(SPACE, " ")
@@ -321,10 +336,14 @@ class Tokenizer:
             if shown:
                 parts.append(shown)
                 length += len(shown)
-        return "".join(parts).rstrip(" "), positions
+        text = "".join(parts)
+        return text if self.kind == "verbatim" else text.rstrip(" "), positions
 
 
-_MODEL_TYPES = {"word": "WordLevel", "character": "WordLevel", "bpe": "BPE", "unigram": "Unigram"}
+_WHOLE = ("word", "spaces", "character", "verbatim")  # kinds that know a token or do not; the others put it together
+_MODEL_TYPES = {**dict.fromkeys(_WHOLE, "WordLevel"), "bpe": "BPE", "unigram": "Unigram"}
+_PATTERNS = {"character": _CHARACTERS, "verbatim": _CHARACTERS, "spaces": _BETWEEN_SPACES}
+_VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}
 
 
 def _untrained(settings: TextSettings) -> tokenizers.Tokenizer:
@@ -341,17 +360,17 @@ def _untrained(settings: TextSettings) -> tokenizers.Tokenizer:
     forms: dict[str, list[Any]] = {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}
     steps = forms[settings.normalise]
     steps += [normalizers.Lowercase()] if settings.lowercase else []
-    steps += [
-        normalizers.Replace(SPACE, "_"),
-        normalizers.Replace(Regex(_SEPARATORS), " "),
-        normalizers.Strip(),
-        normalizers.Prepend(SPACE),
-        normalizers.Replace(Regex(r"\s+"), SPACE),
-    ]
+    if settings.tokenizer != "verbatim":
+        steps += [
+            normalizers.Replace(SPACE, "_"),
+            normalizers.Replace(Regex(_SEPARATORS), " "),
+            normalizers.Strip(),
+            normalizers.Prepend(SPACE),
+            normalizers.Replace(Regex(r"\s+"), SPACE),
+        ]
+        backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")  # for other users of the file
     backend.normalizer = normalizers.Sequence(steps)
-    pattern = _CHARACTERS if settings.tokenizer == "character" else _WORDS
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
-    backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")  # for other users of the file
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PATTERNS.get(settings.tokenizer, _WORDS)), "isolated")
     return backend
 
 
