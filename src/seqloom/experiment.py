@@ -12,13 +12,17 @@ from typing import Any
 import torch
 
 import seqloom
+from seqloom.corpus.plain import PlainTextSettings
+from seqloom.corpus.plain import describe as describe_plain
 from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, write_atomically
 from seqloom.follower import follow_run
 from seqloom.gathering import gathered, launched, prepared
-from seqloom.predictor import FORMAT, Predictor
-from seqloom.recipe import Recipe, TranslationRecipe, load_recipe, recipe_text
+from seqloom.folders import FORMAT, task_of
+from seqloom.language import LanguageModel
+from seqloom.predictor import Predictor
+from seqloom.recipe import FittedRecipe, LanguageRecipe, Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
 from seqloom.tasks.embed import train_vectors
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
@@ -28,6 +32,9 @@ from seqloom.training.progress import duration, say
 from seqloom.vectors.table import WordVectors
 
 
+Trained = Predictor | WordVectors | LanguageModel
+
+
 def train(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     run: str | Path | None = None,
@@ -35,7 +42,7 @@ def train(
     overrides: Sequence[str] = (),
     resume: bool = False,
     restart: bool = False,
-) -> Predictor | WordVectors:
+) -> Trained:
     """Train what the recipe describes and return the finished model, ready to answer.
 
     Args:
@@ -51,17 +58,17 @@ def train(
         outside.wait()  # for the leader to have written what all start from
         follow_run(run, lambda: outside)
         outside.wait()  # and the model
-        return Predictor.load(run)
+        return _load(run)
     recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
     if resume and finished:
-        return WordVectors.load(run / "model") if recipe.task == "embed" else Predictor.load(run)
+        return _load(run)
     if recipe.task == "embed":
         return train_vectors(recipe, run, resume=resume)
-    assert isinstance(recipe, TranslationRecipe)
+    assert isinstance(recipe, FittedRecipe)
     task_kind = TASKS[recipe.task][0]
 
     # prepare
-    say(f"preparing {describe(recipe.data.train)}")
+    say(f"preparing {_name(recipe.data.train)}")
     if resume and (run / "text").is_dir():
         task = task_kind.load(run / "text")
     else:
@@ -69,13 +76,8 @@ def train(
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
     work, model = prepared(recipe, task, say)
-    data = work.summary()
-    write_atomically(run / "data.json", json.dumps(data, indent=2))
-    left_out = f" ({data['left_out']:,} left out: empty or too long)" if data["left_out"] else ""
-    say(
-        f"{data['pairs']:,} pairs{left_out}, {data['batches_per_epoch']:,} batches an epoch, "
-        f"vocabulary {data['source_symbols']:,} and {data['target_symbols']:,}"
-    )
+    write_atomically(run / "data.json", json.dumps(work.summary(), indent=2))
+    say(work.told())
 
     # fit
     if outside is not None:
@@ -88,7 +90,25 @@ def train(
     if outside is not None:
         outside.wait()  # nobody looks for the model too soon
     say(f"trained in {duration(done.seconds)}{_memory(done)}")
-    return Predictor.load(run)
+    return _load(run)
+
+
+def _load(run: Path) -> Trained:
+    """The finished model of a run."""
+    task = task_of(run / "model")
+    if task == "embed":
+        return WordVectors.load(run / "model")
+    return LanguageModel.load(run) if task == "model_language" else Predictor.load(run)
+
+
+_USES = {
+    "translate": 'seqloom predict . "some text"',
+    "model_language": 'seqloom generate . --prompt "some text"',
+}
+
+
+def _name(corpus: Any) -> str:
+    return describe_plain(corpus) if isinstance(corpus, PlainTextSettings) else describe(corpus)
 
 
 def _memory(done: Progressed) -> str:
@@ -135,7 +155,7 @@ def _clear(run: Path) -> None:
     (run / "journal.jsonl").unlink(missing_ok=True)
 
 
-def save_model(folder: Path, recipe: TranslationRecipe, task: Any, model: torch.nn.Module, done: Progressed) -> None:
+def save_model(folder: Path, recipe: FittedRecipe, task: Any, model: torch.nn.Module, done: Progressed) -> None:
     """The model folder: all that turns raw text into an answer, and nothing that executes."""
     config = {
         "format": FORMAT,
@@ -143,8 +163,10 @@ def save_model(folder: Path, recipe: TranslationRecipe, task: Any, model: torch.
         "task": recipe.task,
         "model": recipe.model.model_dump(mode="json"),
         "decoding": recipe.decoding.model_dump(mode="json"),
-        "symbols": {"source": len(task.source), "target": len(task.target)},
+        "symbols": task.symbols(),
     }
+    if isinstance(recipe, LanguageRecipe):
+        config["batching"] = recipe.training.batching
     with folder_written_aside(folder) as aside:
         task.save(aside)
         save_tensors(aside / "model.safetensors", model_tensors(model))
@@ -156,22 +178,22 @@ def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progress
     """What a stranger should know before using the model."""
     parameters = sum(weight.numel() for weight in model.parameters())
     which = f"mean of the last {done.averaged} checkpoints" if done.averaged else f"weights of step {done.best_step:,}"
-    best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g} on {describe(recipe.data.valid)}"
+    best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g} on {_name(recipe.data.valid)}"
     return f"""# {recipe.description or "A seqloom model"}
 
 | | |
 |---|---|
 | task | {recipe.task} |
 | model | {recipe.model.kind}, {parameters:,} parameters |
-| trained on | {describe(recipe.data.train)} |
+| trained on | {_name(recipe.data.train)} |
 | training | {done.step:,} steps, {done.seconds / 60:.1f} minutes, {which} |
 | validation | {best} |
-| vocabulary | {len(task.source):,} source, {len(task.target):,} target symbols ({recipe.text.tokenizer}) |
+| vocabulary | {task.describe_vocabulary()} ({recipe.text.tokenizer}) |
 | made with | seqloom {seqloom.__version__}, {time.strftime("%Y-%m-%d")} |
 
 It has learned from the data above and nothing else: expect it to fail on other kinds of text.
 
 ```
-seqloom predict . "some text"
+{_USES[recipe.task]}
 ```
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 from seqloom.errors import UserError, did_you_mean
 from seqloom.files import read_json
 
+FORMAT = 1  # of model folders
 EXPORTED = "seqloom.json"  # our description of an exported model; CTranslate2 has a config.json of its own
 
 

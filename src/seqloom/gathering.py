@@ -32,7 +32,7 @@ from seqloom.training.checkpoints import checkpoints_in
 from seqloom.training.loop import seconds_a_step
 from seqloom.training.memory import keep_freed_memory
 from seqloom.training.progress import say
-from seqloom.training.settings import TrainingSettings
+from seqloom.training.settings import FittingSettings
 from seqloom.training.team import JoinedTeam, LedTeam, Team
 
 WORTH_MEASURING = 180.0  # seconds: a shorter training is over before a choice has paid for itself
@@ -40,15 +40,14 @@ CLEARLY = 0.95  # several processes must take less than this share of one's time
 MOST = 8
 
 
-def prepared(recipe: Recipe, task: Any, told: Callable[[str], None] = lambda text: None) -> tuple[Any, torch.nn.Module]:
+def prepared(recipe: Any, task: Any, told: Callable[[str], None] = lambda text: None) -> tuple[Any, torch.nn.Module]:
     """The task's work and a fresh model: the same in every process that trains together.
 
     `told` hears how many symbols start from vectors, where the recipe names some.
     """
     keep_freed_memory()
-    work_kind = TASKS[recipe.task][1]
-    work = work_kind(
-        task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed, getattr(recipe, "decoding", None)
+    work = TASKS[recipe.task][1](
+        task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed, recipe.decoding
     )
     torch.manual_seed(recipe.seed)
     model = task.build(recipe.model)
@@ -78,7 +77,7 @@ def gathered(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path) -> It
     size = _decided(s, run, cores)
     torch.set_num_threads(s.threads or cores)
     if size is None:
-        size = _measured(recipe, model, work, run, min(cores, MOST))
+        size = _measured(recipe, model, work, run, min(cores, MOST, getattr(s, "rows", MOST)))
     if size == 1:
         yield Team()
         return
@@ -86,7 +85,7 @@ def gathered(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path) -> It
         yield team
 
 
-def _decided(s: TrainingSettings, run: Path, cores: int) -> int | None:
+def _decided(s: FittingSettings, run: Path, cores: int) -> int | None:
     """The number of processes, where there is nothing to measure."""
     if s.processes is not None:
         return s.processes
@@ -96,7 +95,7 @@ def _decided(s: TrainingSettings, run: Path, cores: int) -> int | None:
     return 1 if s.threads is not None or cores == 1 else None
 
 
-def _led(s: TrainingSettings, run: Path, size: int) -> LedTeam:
+def _led(s: FittingSettings, run: Path, size: int) -> LedTeam:
     torch.set_num_threads(s.threads or max(1, num_cores() // size))
     return LedTeam(size, [sys.executable, "-m", "seqloom.follower", str(run.resolve())], torch.get_num_threads())
 
@@ -104,6 +103,8 @@ def _led(s: TrainingSettings, run: Path, size: int) -> LedTeam:
 def _measured(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path, several: int) -> int:
     """One process or `several`: whichever takes less time for a step."""
     s, kept = recipe.training, _kept(recipe, several)
+    if several == 1:
+        return 1
     if kept.is_file():
         return int(read_json(kept)["processes"])
     if _planned_seconds(s, work, seconds_a_step(model, work, s, Team(), 2)) < WORTH_MEASURING:
@@ -121,14 +122,15 @@ def _measured(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path, seve
 def _kept(recipe: Recipe, several: int) -> Path:
     """Where the choice for this model on this machine is kept."""
     s = recipe.training
+    sizes = {name: getattr(s, name, None) for name in ("batch_tokens", "batching", "rows", "length")}
     what: list[Any] = [recipe.model.model_dump_json(), recipe.text.model_dump_json()]
-    what += [s.batch_tokens, s.accumulate, s.plain, several]
+    what += [sizes, s.accumulate, s.plain, several]
     what += [platform.node(), platform.processor(), torch.__version__, seqloom.__version__]
     name = hashlib.blake2b("\n".join(map(str, what)).encode(), digest_size=16).hexdigest()
     return cache_folder() / "paces" / f"{name}.json"
 
 
-def _planned_seconds(s: TrainingSettings, work: Any, step: float) -> float:
+def _planned_seconds(s: FittingSettings, work: Any, step: float) -> float:
     """How long a training would take by its limits."""
     limits = [math.inf]
     if s.minutes is not None:

@@ -13,14 +13,12 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError, one_of
 from seqloom.evaluation.report import Evaluation
 from seqloom.files import read_json
-from seqloom.folders import find_model
+from seqloom.folders import FORMAT, find_model
 from seqloom.inspection.heads import HeadMeasures
 from seqloom.models import MODELS
-from seqloom.settings import ModelSettings, validated
+from seqloom.settings import validated
 from seqloom.tasks.translate import Translated, Translation
-from seqloom.training.checkpoints import load_tensors, put_weights
-
-FORMAT = 1
+from seqloom.training.checkpoints import check_sizes, load_tensors, put_weights
 
 
 class Predictor:
@@ -41,6 +39,8 @@ class Predictor:
             raise UserError(f"{folder}/config.json: this seqloom reads model format {FORMAT}; the folder has {found!r}")
         if config.get("task") == "embed":
             raise UserError(f"{folder}: word vectors, which answer no text; ask 'seqloom embed neighbours {path} WORD'")
+        if config.get("task") == "model_language":
+            raise UserError(f"{folder}: a language model, which goes on with a text; ask 'seqloom generate {path}'")
         kind = config["model"].get("kind")
         if not isinstance(kind, str) or kind not in MODELS:
             raise UserError(f"{folder}/config.json: " + one_of("model.kind", kind, MODELS))
@@ -49,10 +49,14 @@ class Predictor:
         task = Translation.load(folder)
         path = folder / "model.safetensors"
         weights = load_tensors(path)
-        _check_sizes(settings, weights, str(path))
+        check_sizes(settings, weights, str(path))
         model = task.build(settings)
         put_weights(model, weights, str(path))
         return cls(folder, task, model, decoding)
+
+    def size(self) -> str:
+        """How large the model is."""
+        return f"{sum(weight.numel() for weight in self.model.parameters()):,} parameters"
 
     def __call__(self, text: str, **decoding: Any) -> Answer:
         """Answer one text; keyword arguments override the decoding settings, such as `beam_size=1`."""
@@ -107,11 +111,3 @@ class Predictor:
         best = answers[0]
         best.alternatives.extend(answers[1:])
         return best
-
-
-def _check_sizes(settings: ModelSettings, weights: dict[str, Any], origin: str) -> None:
-    """No size or number of layers may exceed what the file holds: a stranger's settings must not take all memory."""
-    largest = max([len(weights), *(size for weight in weights.values() for size in weight.shape)])
-    for name, value in settings.model_dump().items():
-        if isinstance(value, int) and value > largest:
-            raise UserError(f"{origin} does not fit its settings: {name} is {value:,}, more than anything in the file")

@@ -17,7 +17,7 @@ from seqloom.errors import RecipeError, UserError, one_of
 from seqloom.folders import refuse_exported
 from seqloom.settings import ModelSettings, Settings, apply_overrides, check, read_yaml
 from seqloom.text.tokenizers import TextSettings
-from seqloom.training.settings import TrainingSettings
+from seqloom.training.settings import FittingSettings, LanguageTrainingSettings, TrainingSettings
 from seqloom.vectors.settings import VECTOR_MODELS, VectorTrainingSettings, WordsSettings
 
 
@@ -51,6 +51,22 @@ class VectorDataSettings(Settings):
     test: dict[str, str] = Field(default_factory=dict)
 
 
+class TextDataSettings(Settings):
+    """Running text to learn from, and to be measured on. `test` is one text or several by name."""
+
+    train: PlainTextSettings
+    valid: PlainTextSettings
+    test: dict[str, PlainTextSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_many(cls, values: Any) -> Any:
+        test = values.get("test") if isinstance(values, Mapping) else None
+        if isinstance(test, Mapping) and isinstance(test.get("text"), str):
+            return {**values, "test": {"test": test}}
+        return values
+
+
 class Recipe(Settings):
     """Everything a run needs. What its sections say depends on the task."""
 
@@ -63,13 +79,27 @@ class Recipe(Settings):
     training: Any
 
 
-class TranslationRecipe(Recipe):
+class FittedRecipe(Recipe):
+    """Whatever is trained by the loop, with text that is cut by a tokenizer."""
+
+    text: TextSettings = TextSettings()
+    training: FittingSettings
+    decoding: DecodingSettings = DecodingSettings()
+
+
+class TranslationRecipe(FittedRecipe):
     """Text to text: translation, summarising, spelling to sound, inflection."""
 
     data: DataSettings
-    text: TextSettings = TextSettings()
     training: TrainingSettings
-    decoding: DecodingSettings = DecodingSettings()
+
+
+class LanguageRecipe(FittedRecipe):
+    """What comes next in a text."""
+
+    data: TextDataSettings
+    training: LanguageTrainingSettings
+    decoding: DecodingSettings = DecodingSettings(method="sample", unknown="forbid")
 
 
 class EmbeddingRecipe(Recipe):
@@ -86,9 +116,16 @@ def _translators() -> dict[str, type[ModelSettings]]:
     return {kind: settings for kind, (settings, _) in MODELS.items()}
 
 
+def _language_models() -> dict[str, type[ModelSettings]]:
+    from seqloom.models import LANGUAGE_MODELS
+
+    return {kind: settings for kind, (settings, _) in LANGUAGE_MODELS.items()}
+
+
 RECIPES: dict[str, tuple[type[Recipe], Callable[[], dict[str, type[ModelSettings]]]]] = {
     "translate": (TranslationRecipe, _translators),
     "embed": (EmbeddingRecipe, lambda: VECTOR_MODELS),
+    "model_language": (LanguageRecipe, _language_models),
 }
 
 
@@ -125,6 +162,31 @@ def _contradictions(recipe: Recipe) -> list[str]:
         problems.append("one table for both sides (model.share_embeddings, model.tie: source) needs text.joint")
     if getattr(recipe.training, "metric", "") == "aer" and getattr(recipe.model, "decoder", "attention") != "attention":
         problems.append("training.metric: aer needs model.decoder: attention")
+    if isinstance(recipe, LanguageRecipe):
+        problems += _language_contradictions(recipe)
+    return problems
+
+
+def _language_contradictions(recipe: LanguageRecipe) -> list[str]:
+    s, context = recipe.training, getattr(recipe.model, "context", None)
+    problems = []
+    if recipe.text.dropout:
+        problems.append("text.dropout is for translation; a language model must read a text in one way")
+    if context is not None and s.batching == "stream":
+        problems.append(f"training.batching: stream carries a state on; a {recipe.model.kind} has none: use windows")
+    if context is not None and s.batching == "windows" and s.length > context:
+        problems.append(f"training.length {s.length} is longer than model.context {context}, which it looks back at")
+    if recipe.text.tokenizer == "verbatim":
+        if s.batching == "sentences":
+            problems.append("text.tokenizer: verbatim has no ends of lines; training.batching: sentences needs them")
+        texts = {"train": recipe.data.train, "valid": recipe.data.valid, **recipe.data.test}
+        for name, text in texts.items():
+            if text.sentences == "running":
+                problems.append(
+                    f"data.{name}.sentences: running drops line breaks; text.tokenizer: verbatim keeps them"
+                )
+    if s.batching != "sentences" and s.processes is not None and s.processes > s.rows:
+        problems.append(f"training.processes {s.processes} is more than training.rows {s.rows}: each needs a row")
     return problems
 
 

@@ -53,6 +53,10 @@ def check(
         found = _examine_text(loaded)
         emit(found) if format == "json" else print(_rendered(found))
         return
+    if loaded.task == "model_language":
+        found = _examine_language(loaded)
+        emit(found) if format == "json" else print("\n\n".join(map(_rendered, found["texts"])))
+        return
     corpora = loaded.data.corpora()
     try:
         note("learning the vocabulary to count unknown words …")
@@ -98,6 +102,35 @@ def _examine_text(recipe: Any) -> dict[str, Any]:
         "words_with_a_vector": min(len(kept), s.max_words or len(kept)),
         "share_of_text_kept": round(sum(kept) / total, 4) if total else 0.0,
     }
+
+
+def _examine_language(recipe: Any) -> dict[str, Any]:
+    """Each text of a language model: how large it is, what of it the vocabulary knows, what training has seen of it."""
+    from seqloom.cli.output import note
+    from seqloom.corpus.plain import describe, read_lines
+    from seqloom.evaluation.language import TextSize
+    from seqloom.tasks.model_language import Language
+
+    note("learning the vocabulary to count unknown symbols …")
+    data, task = recipe.data, Language.learn(recipe.data.train, recipe.text)
+    seen = {hash(line) for line in read_lines(data.train) if len(line.split()) > 4}
+    texts = []
+    for name, text in {"train": data.train, "valid": data.valid, **data.test}.items():
+        size = TextSize.of(read_lines(text))
+        unknown, symbols = task.tokenizer.unknown_rate(task.texts(text))
+        found: dict[str, Any] = {
+            "text": f"{name}: {describe(text)}",
+            "lines": size.lines,
+            "lines_without_words": sum(not line.split() for line in read_lines(text)),
+            "words": size.words - size.lines,
+            "characters": size.characters,
+            "symbols": symbols,
+            "unknown_symbols": unknown,
+        }
+        if name != "train":
+            found["lines_also_in_train"] = sum(hash(line) in seen for line in read_lines(text))
+        texts.append(found)
+    return {"vocabulary": len(task.tokenizer), "texts": texts}
 
 
 def _rendered(found: dict[str, Any]) -> str:

@@ -26,7 +26,8 @@ def evaluate(
     """Measure a model on test data: BLEU, chrF, TER, exact match, by length, by phenomenon, alignment error.
 
     Without --data the test corpora of the run's recipe are used: the first one, or the one --test names. Word vectors
-    are measured on files of analogies and of word pairs: on all of the recipe's, or those that --data names.
+    are measured on files of analogies and of word pairs: on all of the recipe's, or those that --data names. Language
+    models are measured on running text: perplexity a word and bits a character.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def evaluate(
         A run folder, or a model folder or a folder that 'seqloom export' wrote, with --data.
     data
         Either --data pairs.tsv (or .csv, .jsonl), or --data test.en --data test.de (line by line), or
-        --data grammar:en-es/test. Word vectors: one file or several.
+        --data grammar:en-es/test. Word vectors: one file or several. Language models: a text file or a folder.
     test
         Name of a test corpus of the recipe, or `all`.
     format
@@ -64,6 +65,11 @@ def evaluate(
         if output or lowercase or tokenized or overrides or engine != "auto":
             raise UserError("word vectors are measured with --data, --test and --format only")
         _evaluate_vectors(model, data, test, format)
+        return
+    if not is_exported(model) and task_of(find_model(model)) == "model_language":
+        if output or lowercase or tokenized or overrides or engine != "auto":
+            raise UserError("language models are measured with --data, --test and --format only")
+        _evaluate_language(model, data, test, format)
         return
     corpora = chosen_corpora(model, data, test)
     decoding = apply_overrides({}, overrides)
@@ -120,6 +126,28 @@ def _evaluate_vectors(model: Path, data: tuple[str, ...], test: str | None, form
         report = evaluate_file(vectors, path)
         if format == "json":
             emit({"file": Path(path).name, **report.to_dict()})
+        else:
+            print(("\n" if index else "") + report.render(), flush=True)
+
+
+def _evaluate_language(model: Path, data: tuple[str, ...], test: str | None, format: Format) -> None:
+    """A language model on the texts that --data, --test or the recipe names."""
+    from seqloom.cli.output import emit
+    from seqloom.corpus.plain import PlainTextSettings
+    from seqloom.language import LanguageModel
+    from seqloom.settings import validated
+    from seqloom.training.progress import Progress
+
+    if data and test is None:
+        texts = {Path(path).name: validated(PlainTextSettings, {"text": path}, "--data") for path in data}
+    else:
+        texts = chosen_corpora(model, data, test)
+    loaded = LanguageModel.load(model)
+    for index, (name, text) in enumerate(texts.items()):
+        with Progress(f"reading {name}") as bar:
+            report = loaded.evaluate(text, name, lambda share, bar=bar: bar.update(share, ""))  # type: ignore[misc]
+        if format == "json":
+            emit(report.to_dict())
         else:
             print(("\n" if index else "") + report.render(), flush=True)
 

@@ -74,10 +74,10 @@ def choices(what: What) -> dict[str, str]:
 
         return {name: _first_line(kind) for name, kind in SCORES.items()}
     if what == "models":
-        from seqloom.models import MODELS
+        from seqloom.models import LANGUAGE_MODELS, MODELS
         from seqloom.vectors.settings import VECTOR_MODELS
 
-        found = {name: _first_line(module) for name, (_, module) in MODELS.items()}
+        found = {name: _first_line(module) for name, (_, module) in {**MODELS, **LANGUAGE_MODELS}.items()}
         return found | {name: _first_line(kind) for name, kind in VECTOR_MODELS.items()}
     from seqloom.recipe import RECIPES
 
@@ -95,9 +95,12 @@ def _loaded(path: Path | None) -> tuple[Any, Path]:
         raise UserError("list parameters needs a model, such as 'seqloom list parameters runs/demo'")
     if path.suffix in (".yaml", ".yml") or (not path.exists() and str(path) in shipped_recipes()):
         raise UserError(f"{path}: a recipe's vocabularies get their size in training; give a run folder")
+    from seqloom.folders import find_model, task_of
+    from seqloom.language import LanguageModel
     from seqloom.predictor import Predictor
 
-    predictor = Predictor.load(path)
+    kind: Any = LanguageModel if task_of(find_model(path)) == "model_language" else Predictor
+    predictor = kind.load(path)
     return predictor.model, predictor.folder
 
 

@@ -244,11 +244,17 @@ def _projection(
 def _trace(model: Path, view: str, texts: tuple[str, ...], target: str | None) -> Any:
     from seqloom.cli.output import read_texts
     from seqloom.errors import UserError
+    from seqloom.folders import find_model, task_of
+    from seqloom.language import LanguageModel
     from seqloom.predictor import Predictor
 
     lines = read_texts(texts, None)
     if len(lines) != 1:
         raise UserError(f"look {view} takes one text in quotes; got {len(lines)}")
+    if task_of(find_model(model)) == "model_language":
+        if target is not None:
+            raise UserError("--target is for models that answer; a language model is led along the text itself")
+        return LanguageModel.load(model).trace(lines[0])
     return Predictor.load(model).trace(lines[0], target)
 
 

@@ -14,6 +14,8 @@ VERBS = {
     "train": ("seqloom.cli.train:train", "Train a model from a recipe."),
     "predict": ("seqloom.cli.predict:predict", "Answer texts with a trained model."),
     "evaluate": ("seqloom.cli.evaluate:evaluate", "Measure a model on test data."),
+    "generate": ("seqloom.cli.generate:generate", "Let a language model go on with a text."),
+    "score": ("seqloom.cli.score:score", "Tell how likely a language model finds each line of a text."),
     "look": ("seqloom.cli.look:look", "Look inside a model: attention, heads, gates, quality by length."),
     "embed": ("seqloom.cli.embed:app", "Word vectors: neighbours, analogies, similarity, conversion."),
     "export": ("seqloom.cli.export:export", "Write a model for another engine, and verify it."),
@@ -58,6 +60,8 @@ def run(arguments: list[str]) -> int:
     from cyclopts import CycloptsError
 
     app = build_app(arguments[0])
+    if arguments[-1] == "-" and arguments[0] == "score":  # standard input is what it reads without a file
+        arguments = arguments[:-1]
     if arguments[-1] == "-" and arguments[0] == "predict":  # standard input, as everywhere; cyclopts sees an option
         arguments = [*arguments[:-1], "--input=-"]
     try:

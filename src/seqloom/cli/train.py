@@ -38,6 +38,7 @@ def train(
     from seqloom.cli.stopping import run_to_the_end
     from seqloom.experiment import run_folder
     from seqloom.experiment import train as run_experiment
+    from seqloom.language import LanguageModel
     from seqloom.vectors.table import WordVectors
 
     folder = run_folder(recipe, run)
@@ -49,7 +50,9 @@ def train(
         note(f"  seqloom embed neighbours {folder} {model.words[min(len(model) - 1, 1000)]}")
         note(f"  seqloom look {folder} projection --save words.png")
         return
-    parameters = sum(weight.numel() for weight in model.model.parameters())
-    note(f"\nThe model is in {strong(str(folder / 'model'))} ({parameters:,} parameters). Next:")
-    note(f'  seqloom predict {folder} "some text"')
+    note(f"\nThe model is in {strong(str(folder / 'model'))} ({model.size()}). Next:")
+    if isinstance(model, LanguageModel):
+        note(f"  seqloom generate {folder}")
+    else:
+        note(f'  seqloom predict {folder} "some text"')
     note(f"  seqloom evaluate {folder}")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from seqloom.corpus.readers import COMPRESSIONS, MAX_LINE_BYTES, blocks_in, content_digest, expand_path, lines_in
 from seqloom.errors import DataError
@@ -18,7 +18,7 @@ from seqloom.settings import Settings
 
 CHUNK_WORDS = 1000
 # Raised when the meaning of a file changes with the code of this module, so that caches made from it are rebuilt.
-_VERSION = 1
+_VERSION = 2
 
 
 class PlainTextSettings(Settings):
@@ -30,6 +30,9 @@ class PlainTextSettings(Settings):
         description=f"lines: a line is a sentence; running: line breaks mean nothing, cut every {CHUNK_WORDS:,} words",
     )
     limit: int | None = Field(None, ge=1, description="only the first so many lines (running: so many cuts)")
+    share: tuple[float, float] | None = Field(
+        None, description="only a part of the text: where it begins and ends, such as [0, 0.9], by characters"
+    )
 
     @field_validator("text", mode="before")
     @classmethod
@@ -39,6 +42,15 @@ class PlainTextSettings(Settings):
         if value == "":
             raise ValueError("must not be empty")
         return value
+
+    @model_validator(mode="after")
+    def _part(self) -> PlainTextSettings:
+        if self.share is not None:
+            if not 0 <= self.share[0] < self.share[1] <= 1:
+                raise ValueError(f"share goes from a beginning to a later end within 0 and 1; got {list(self.share)}")
+            if self.limit is not None or self.sentences == "running":
+                raise ValueError("share does not go together with limit or sentences: running")
+        return self
 
 
 def text_files(settings: PlainTextSettings) -> list[str]:
@@ -58,8 +70,31 @@ def text_files(settings: PlainTextSettings) -> list[str]:
 
 def read_lines(settings: PlainTextSettings) -> Iterator[str]:
     """The lines of a text, or its chunks where line breaks mean nothing; the end of a file is the end of a line."""
+    if settings.share is not None:
+        return (part.removesuffix("\n") for part in read_parts(settings))
     lines = _all_lines(settings)
     return lines if settings.limit is None else itertools.islice(lines, settings.limit)
+
+
+def read_parts(settings: PlainTextSettings) -> Iterator[str]:
+    """The text as it is, a line at a time with the break at its end; a share may begin and end within a line."""
+    if settings.share is None:
+        return (line + "\n" for line in read_lines(settings))
+    total = sum(len(line) + 1 for line in _all_lines(settings))
+    return _cut_out(_all_lines(settings), *(int(share * total) for share in settings.share))
+
+
+def _cut_out(lines: Iterator[str], first: int, last: int) -> Iterator[str]:
+    """Characters `first` to `last` of the text, line by line."""
+    position = 0
+    for line in lines:
+        whole = line + "\n"
+        part = whole[max(0, first - position) : max(0, last - position)]
+        position += len(whole)
+        if part:
+            yield part
+        if position >= last:
+            return
 
 
 def describe(settings: PlainTextSettings) -> str:
@@ -74,7 +109,7 @@ def describe(settings: PlainTextSettings) -> str:
 
 def fingerprint(settings: PlainTextSettings) -> str:
     """A hash of what is read, so that a cache is keyed by content and not by the name or age of a file."""
-    values = settings.model_dump(mode="json", exclude={"text"})
+    values = settings.model_dump(mode="json", exclude={"text"}, exclude_none=True)
     digest = hashlib.blake2b(json.dumps([_VERSION, values], sort_keys=True).encode(), digest_size=16)
     for path in text_files(settings):
         suffix = os.path.splitext(path.lower())[1]

@@ -137,7 +137,8 @@ def beam_search(
     time = 0
     while len(sentences):
         time += 1
-        found, state, weights = steps.best(tokens, state, 2 * width, attention=track)
+        said = beams.history.flatten(0, 1)
+        found, state, weights = steps.best(tokens, state, 2 * width, attention=track, said=said)
         if beams.looked is not None and weights is not None:
             weights = weights.view(*beams.totals.shape, 1, source_length)
             beams.looked = torch.cat([beams.looked, weights], 2)

@@ -12,6 +12,7 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import KEEP, Hypothesis, Steppable, Steps, limits
 from seqloom.text.special import BOS_ID, EOS_ID
 
+Tell = Callable[[int, int], None]  # is told a sentence and a symbol
 Choose = Callable[[Tensor, Tensor], Tensor]  # (rows, symbols) log probabilities, (rows,) sentence -> (rows,) symbols
 
 
@@ -51,10 +52,11 @@ def follow(
     keep_attention: bool,
     numbers: Sequence[int],
     draw: int = 0,
+    tell: Tell | None = None,
 ) -> list[Hypothesis]:
     """One answer a sentence, greedy or sampled; sentences that ended leave the batch when it pays.
 
-    `numbers` (the sentences' numbers) and `draw` seed what is sampled.
+    `numbers` (the sentences' numbers) and `draw` seed what is sampled; `tell` hears every symbol when it is said.
     """
     choose = _sampler(numbers, draw, settings) if settings.method == "sample" else None
     steps = Steps(model, settings)
@@ -63,23 +65,30 @@ def follow(
     sentences = torch.arange(len(batch))  # which sentence each row answers
     tokens = torch.full((len(batch),), BOS_ID)
     live = torch.arange(len(batch))  # the rows that have not ended
+    history = torch.empty(len(batch), 0, dtype=torch.long) if settings.repetition_penalty != 1.0 else None
     said: list[tuple[Tensor, Tensor, Tensor]] = []  # of each step: sentences, symbols, log probabilities
     looked: list[Tensor] = []
     while len(live):
         if len(live) < KEEP * len(sentences):
             state = state.follow(live, live)
+            history = None if history is None else history[live]
             sentences, tokens, live = sentences[live], tokens[live], torch.arange(len(live))
         if choose is None:
-            best, state, weights = steps.best(tokens, state, 1, attention=keep_attention)
+            best, state, weights = steps.best(tokens, state, 1, attention=keep_attention, said=history)
             picked, chances, ends = best.symbols[:, 0], best.chances[:, 0], best.end
         else:
-            scores, state, weights = steps.log_probabilities(tokens, state, attention=keep_attention)
+            scores, state, weights = steps.log_probabilities(tokens, state, attention=keep_attention, said=history)
             picked = torch.full_like(tokens, EOS_ID)
             picked[live] = choose(scores[live], sentences[live])
             chances, ends = scores.gather(1, picked[:, None])[:, 0], scores[:, EOS_ID]
         last = limit[sentences] <= len(said) + 1
         tokens, chances = torch.where(last, EOS_ID, picked), torch.where(last, ends, chances)
         said.append((sentences[live], tokens[live], chances[live]))
+        if history is not None:
+            history = torch.cat([history, tokens[:, None]], 1)
+        if tell is not None:
+            for row in live.tolist():
+                tell(int(sentences[row]), int(tokens[row]))
         if keep_attention and weights is not None:
             looked.append(weights[live])
         live = live[tokens[live] != EOS_ID]

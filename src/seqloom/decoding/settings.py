@@ -27,6 +27,9 @@ class DecodingSettings(Settings):
     temperature: float = Field(1.0, gt=0.0)
     top_k: int = Field(0, ge=0, description="sample among the k likeliest symbols; 0: all")
     top_p: float = Field(1.0, gt=0.0, le=1.0, description="sample among the likeliest symbols that sum to p")
+    repetition_penalty: float = Field(
+        1.0, ge=1.0, description="above 1: symbols said before become less likely (after Keskar et al. 2019)"
+    )
     seed: int = 0
     max_length: int = Field(200, ge=1)
     max_ratio: float = Field(

@@ -29,12 +29,12 @@ class DecoderState(Protocol):
 
 
 class Steppable(Protocol):
-    """A model that answers one symbol at a time. `output` maps features to one logit a symbol.
+    """A model that answers one symbol at a time. `output` maps features to one logit a symbol; None: they are logits.
 
     `start` has one row a sentence; `advance` may leave out the attention weights where they are not asked for.
     """
 
-    output: nn.Linear
+    output: nn.Linear | None
     attends: bool
 
     def start(self, batch: SourceBatch) -> Any: ...
@@ -76,36 +76,61 @@ class Steps:
         self.model = model
         may_be_unknown = settings.unknown == "keep" or (settings.unknown == "replace" and model.attends)
         self.forbidden = [PAD_ID, BOS_ID] if may_be_unknown else [PAD_ID, BOS_ID, UNK_ID]
-        weight, bias = model.output.weight, model.output.bias
-        self._weight = weight.T.contiguous()  # a product with few rows is faster so
-        self._bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-        self._room = weight.new_empty(0, weight.shape[0])
+        self.penalty = settings.repetition_penalty
+        if model.output is not None:
+            weight, bias = model.output.weight, model.output.bias
+            self._weight = weight.T.contiguous()  # a product with few rows is faster so
+            self._bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+            self._room = weight.new_empty(0, weight.shape[0])
 
     def start(self, batch: SourceBatch) -> Any:
         return self.model.start(batch)
 
     def _logits(self, features: Tensor) -> Tensor:
         """(rows, symbols), in memory that the next step uses again."""
-        if len(self._room) < len(features):
-            self._room = features.new_empty(len(features), self._room.shape[1])
-        logits = torch.addmm(self._bias, features, self._weight, out=self._room[: len(features)])
+        if self.model.output is None:
+            logits = features
+        else:
+            if len(self._room) < len(features):
+                self._room = features.new_empty(len(features), self._room.shape[1])
+            logits = torch.addmm(self._bias, features, self._weight, out=self._room[: len(features)])
         for symbol in self.forbidden:
             logits[:, symbol] = float("-inf")
         return logits
 
     def log_probabilities(
-        self, tokens: Tensor, state: Any, *, attention: bool
+        self, tokens: Tensor, state: Any, *, attention: bool, said: Tensor | None = None
     ) -> tuple[Tensor, DecoderState, Tensor | None]:
-        """One step for all rows: (rows, symbols) log probabilities, the next state, attention."""
+        """One step for all rows: (rows, symbols) log probabilities, the next state, attention.
+
+        `said` (rows, time) are the symbols of each row so far, needed only where repeating them is punished.
+        """
         features, state, weights = self.model.advance(tokens, state, attention=attention)
-        return self._logits(features).log_softmax(-1), state, weights
+        scores = self._logits(features).log_softmax(-1)
+        if said is not None and self.penalty != 1.0:
+            scores = less_of_the_same(scores, said, self.penalty)
+        return scores, state, weights
 
     def best(
-        self, tokens: Tensor, state: Any, count: int, *, attention: bool
+        self, tokens: Tensor, state: Any, count: int, *, attention: bool, said: Tensor | None = None
     ) -> tuple[Best, DecoderState, Tensor | None]:
         """One step for all rows; only the `count` likeliest symbols of each are made log probabilities."""
+        if self.penalty != 1.0:
+            scores, state, weights = self.log_probabilities(tokens, state, attention=attention, said=said)
+            return best_of(scores, count), state, weights
         features, state, weights = self.model.advance(tokens, state, attention=attention)
         return best_of(self._logits(features), count), state, weights
+
+
+def less_of_the_same(scores: Tensor, said: Tensor, penalty: float) -> Tensor:
+    """What was said before becomes less likely: its log probability is multiplied (after Keskar et al. 2019, eq. 1).
+
+    scores (rows, symbols) log probabilities, said (rows, time) -> log probabilities. Their factor is on logits, whose
+    sign then matters; log probabilities have one sign.
+    """
+    repeated = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, said, True)
+    repeated[:, EOS_ID] = False
+    return torch.where(repeated, scores * penalty, scores).log_softmax(-1)
 
 
 def best_of(logits: Tensor, count: int) -> Best:

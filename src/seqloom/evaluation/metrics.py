@@ -22,6 +22,7 @@ METRICS: dict[str, Direction] = {
     "aer": "lower",
     "loss": "lower",
     "perplexity": "lower",
+    "bits_per_character": "lower",
 }
 """Every metric we report, and which way is better. BLEU, chrF, TER and exact match are percentages, AER a fraction."""
 

@@ -13,6 +13,7 @@ from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is
 
 if TYPE_CHECKING:
     from seqloom.export.translator import ExportedTranslator
+    from seqloom.language import LanguageModel
     from seqloom.predictor import Predictor
     from seqloom.vectors.table import WordVectors
 
@@ -20,7 +21,7 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 MANY = 200  # texts that are worth writing a model for CTranslate2, which takes a few seconds, once
 
 
-def load(path: str | Path) -> Predictor | ExportedTranslator | WordVectors:
+def load(path: str | Path) -> Predictor | ExportedTranslator | WordVectors | LanguageModel:
     """A model folder, the model of a run folder, or what needs no torch: an exported model, or word vectors."""
     if is_exported(path):
         return _exported(path)
@@ -29,6 +30,10 @@ def load(path: str | Path) -> Predictor | ExportedTranslator | WordVectors:
         from seqloom.vectors.table import WordVectors
 
         return WordVectors.load(folder)
+    if task_of(folder) == "model_language":
+        from seqloom.language import LanguageModel
+
+        return LanguageModel.load(path)
     from seqloom.predictor import Predictor
 
     return Predictor.load(path)

@@ -98,6 +98,8 @@ def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
             f"decoding.max_length: the exported model has positions for {positions:,} symbols; "
             f"got {settings.max_length:,}"
         )
+    if settings.repetition_penalty != 1.0:
+        raise UserError("decoding.repetition_penalty: CTranslate2 has another one; --engine torch has ours")
     if settings.method == "beam" and settings.beam_size == 1 and not settings.early_stop:
         raise UserError("decoding.early_stop: false needs a beam_size of 2 or more on CTranslate2; 1 is greedy there")
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from seqloom.tasks.model_language import Language, LanguageWork
 from seqloom.tasks.translate import Translation, TranslationWork
 
-TASKS = {"translate": (Translation, TranslationWork)}
+TASKS: dict[str, tuple[Any, Any]] = {
+    "model_language": (Language, LanguageWork),
+    "translate": (Translation, TranslationWork),
+}

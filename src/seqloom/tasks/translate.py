@@ -111,6 +111,13 @@ class Translation:
         pairs = (pair[:2] for _ in range(text.segmentations) for pair in read_pairs(corpus))
         return EncodedPairs(**write_shard(pairs, sides, (len(self.source), len(self.target)), key))
 
+    def symbols(self) -> dict[str, int]:
+        """How large the vocabularies are."""
+        return {"source": len(self.source), "target": len(self.target)}
+
+    def describe_vocabulary(self) -> str:
+        return f"{len(self.source):,} source, {len(self.target):,} target symbols"
+
     # -- model --------------------------------------------------------------------------------------------------------
 
     def build(self, settings: Any) -> nn.Module:
@@ -349,6 +356,13 @@ class TranslationWork:
     def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
         return self.task.loss(model, batch, self.settings)
 
+    def carried(self) -> dict[str, Tensor]:
+        """Nothing: sentences stand for themselves."""
+        return {}
+
+    def carry(self, tensors: dict[str, Tensor]) -> None:
+        assert not tensors
+
     def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
         total = tokens = 0.0
         with torch.inference_mode():
@@ -379,8 +393,17 @@ class TranslationWork:
             raise UserError("training.metric: aer needs attention, and validation data with gold alignments")
         return error
 
+    def told(self) -> str:
+        """What is worth knowing before step 1, for a person."""
+        dropped = self.sampler.num_dropped
+        left_out = f" ({dropped:,} left out: empty or too long)" if dropped else ""
+        return (
+            f"{len(self.train.lengths):,} pairs{left_out}, {round(self.batches_per_epoch()):,} batches an epoch, "
+            f"vocabulary {len(self.task.source):,} and {len(self.task.target):,}"
+        )
+
     def summary(self) -> dict[str, Any]:
-        """What is worth knowing before step 1."""
+        """The same and more, for the run's folder."""
         padding = padding_share(self.sampler.pool(0, 0)[:200], self.train.lengths)
         return {
             "pairs": len(self.train.lengths),

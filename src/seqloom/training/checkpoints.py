@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from seqloom.errors import RunError, UserError
 from seqloom.files import folder_written_aside, read_json, write_atomically
+from seqloom.settings import ModelSettings
 
 _NAME = re.compile(r"step-(\d{8})")
 
@@ -124,3 +125,11 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: there is no such file") from None
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
+
+
+def check_sizes(settings: ModelSettings, weights: dict[str, Any], origin: str) -> None:
+    """No size or number of layers may exceed what the file holds: a stranger's settings must not take all memory."""
+    largest = max([len(weights), *(size for weight in weights.values() for size in weight.shape)])
+    for name, value in settings.model_dump().items():
+        if isinstance(value, int) and value > largest:
+            raise UserError(f"{origin} does not fit its settings: {name} is {value:,}, more than anything in the file")

@@ -1,8 +1,8 @@
 """The training loop. It knows nothing about translation or any other task: `Work` brings batches, loss and validation.
 
-Exact resumption rests on three things: the batches are a function of (seed, epoch, position), every random draw comes
+Exact resumption rests on four things: the batches are a function of (seed, epoch, position), every random draw comes
 from torch's generator, whose state is in the checkpoint (or, where several processes train together, is set at every
-step), and nothing else influences the weights.
+step), what a task carries on from batch to batch is in the checkpoint too, and nothing else influences the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom.batches.prefetch import Prefetch
 from seqloom.batches.samplers import Position
@@ -46,11 +46,13 @@ from seqloom.training.moving_average import MovingAverage
 from seqloom.training.optimizers import build_optimizer, gradient_norm, optimizer_tensors, restore_optimizer
 from seqloom.training.progress import Progress
 from seqloom.training.schedules import Plateau
-from seqloom.training.settings import TrainingSettings
+from seqloom.training.settings import FittingSettings
 from seqloom.training.team import JoinedTeam, Team
 
 BEST = Path("checkpoints", "best.safetensors")
 REHEARSAL = -1.0  # in place of a learning rate: compute, but learn nothing
+COLLECT = -2.0  # in place of a learning rate: tell what is carried on from batch to batch
+CARRIED = "carried/"
 REHEARSED = 10
 
 
@@ -80,6 +82,14 @@ class Work(Protocol):
     def epochs_done(self, position: Position) -> float: ...
 
     def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
+
+    def carried(self) -> dict[str, Tensor]:
+        """What the next batch goes on from, the rows of a batch first; nothing, for most tasks."""
+        ...
+
+    def carry(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what `carried` gave."""
+        ...
 
     def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
         """Quality on the validation data; `final`: searched for as the finished model will search, not quickly."""
@@ -150,7 +160,7 @@ class Updated(NamedTuple):
 class Learner:
     """One process's part in every update: gradients of its share, added up over the team, clipped, applied."""
 
-    def __init__(self, model: nn.Module, work: Work, s: TrainingSettings, team: Team, seed: int) -> None:
+    def __init__(self, model: nn.Module, work: Work, s: FittingSettings, team: Team, seed: int) -> None:
         self.model, self.work, self.settings, self.team, self.seed = model, work, s, team, seed
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
@@ -189,10 +199,10 @@ def _seed_of(seed: int, step: int, rank: int) -> int:
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
 
 
-def follow(model: nn.Module, work: Work, s: TrainingSettings, run: Path, team: JoinedTeam, seed: int) -> None:
+def follow(model: nn.Module, work: Work, s: FittingSettings, run: Path, team: JoinedTeam, seed: int) -> None:
     """Take every step the leader takes, from the same state, with another share of each batch."""
     learner = Learner(model, work, s, team, seed)
-    at = _restore(run, model, learner.optimizer, None)
+    at = _restore(run, learner, None)
     rehearsal = work.batches(at.position)
     batches, step = Prefetch(work.batches(at.position)), at.step
     model.train()
@@ -200,11 +210,14 @@ def follow(model: nn.Module, work: Work, s: TrainingSettings, run: Path, team: J
         if rate == REHEARSAL:
             learner.gradients([batch for _, batch in islice(rehearsal, s.accumulate)], step)
             continue
+        if rate == COLLECT:
+            team.collect(work.carried())
+            continue
         step += 1
         learner.update([batch for _, batch in islice(batches, s.accumulate)], step, rate)
 
 
-def seconds_a_step(model: nn.Module, work: Work, s: TrainingSettings, team: Team, rehearsed: int = REHEARSED) -> float:
+def seconds_a_step(model: nn.Module, work: Work, s: FittingSettings, team: Team, rehearsed: int = REHEARSED) -> float:
     """How long the gradients of an update take this team: the median of a few. Weights and generator stay as they are.
 
     The last half of those rehearsed counts: what is used for the first time is slow.
@@ -226,7 +239,7 @@ def seconds_a_step(model: nn.Module, work: Work, s: TrainingSettings, team: Team
 def fit(
     model: nn.Module,
     work: Work,
-    s: TrainingSettings,
+    s: FittingSettings,
     run: Path,
     *,
     resume: bool = False,
@@ -240,7 +253,7 @@ def fit(
     team = Team() if team is None else team
     learner = Learner(model, work, s, team, seed)
     moving = None if s.moving_average is None else MovingAverage(model, s.moving_average)
-    at = _restore(run, model, learner.optimizer, moving) if resume else Progressed()
+    at = _restore(run, learner, moving) if resume else Progressed()
     if at.threads:
         torch.set_num_threads(at.threads)  # sums are split by thread: another number would round differently
     at.threads, at.processes = torch.get_num_threads(), team.size
@@ -257,6 +270,9 @@ def fit(
         at.seconds = time.monotonic() - began
         at.journal_bytes = journal.size()
         kept = {} if moving is None else moving.tensors()
+        if carried := work.carried():
+            team.go(COLLECT)
+            kept |= {CARRIED + name: tensor for name, tensor in team.collect(carried).items()}
         save_checkpoint(run, at.step, model, {**optimizer_tensors(model, learner.optimizer), **kept}, at.to_dict())
         prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
 
@@ -336,8 +352,8 @@ def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> s
     )
 
 
-def _restore(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, moving: MovingAverage | None) -> Progressed:
-    found = checkpoints_in(run)
+def _restore(run: Path, learner: Learner, moving: MovingAverage | None) -> Progressed:
+    model, team, found = learner.model, learner.team, checkpoints_in(run)
     if not found:
         return Progressed()
     tensors, state_tensors, state = load_checkpoint(found[-1])
@@ -346,11 +362,15 @@ def _restore(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, movi
     if moving is not None:
         moving.take(state_tensors)
     state_tensors = {name: tensor for name, tensor in state_tensors.items() if not name.startswith(MOVING)}
-    restore_optimizer(model, optimizer, state_tensors)
+    carried = {name: state_tensors.pop(name) for name in list(state_tensors) if name.startswith(CARRIED)}
+    if carried:
+        rows = slice(team.rank, None, team.size)
+        learner.work.carry({name.removeprefix(CARRIED): tensor[rows] for name, tensor in carried.items()})
+    restore_optimizer(model, learner.optimizer, state_tensors)
     return Progressed.from_dict(state)
 
 
-def _over(at: Progressed, s: TrainingSettings) -> bool:
+def _over(at: Progressed, s: FittingSettings) -> bool:
     return (
         (s.steps is not None and at.step >= s.steps)
         or (s.epochs is not None and at.position.epoch >= s.epochs)
@@ -358,7 +378,7 @@ def _over(at: Progressed, s: TrainingSettings) -> bool:
     )
 
 
-def _share(at: Progressed, s: TrainingSettings, work: Work) -> float:
+def _share(at: Progressed, s: FittingSettings, work: Work) -> float:
     """How much of the run is done, by the limit that is nearest."""
     shares = [0.0]
     if s.steps is not None:
@@ -375,7 +395,7 @@ def better(metric: str, new: float, old: float | None) -> bool:
 
 
 def _validate(
-    model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal, progress: Progress
+    model: nn.Module, work: Work, s: FittingSettings, at: Progressed, run: Path, journal: Journal, progress: Progress
 ) -> None:
     model.eval()
     found = work.validate(model)
@@ -404,7 +424,7 @@ def _validate(
         progress.say("".join(f"\n      {name:>9}: {text}" for name, text in sample.items()).lstrip("\n"))
 
 
-def _keep_best(model: nn.Module, work: Work, s: TrainingSettings, at: Progressed, run: Path, journal: Journal) -> None:
+def _keep_best(model: nn.Module, work: Work, s: FittingSettings, at: Progressed, run: Path, journal: Journal) -> None:
     """End with the best weights seen, or with the mean of the last checkpoints where validation likes that better.
 
     These two are judged as the finished model will be used: quick answers may like one and careful ones the other.

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.nn.pretrained import keep_frozen_rows
-from seqloom.training.settings import TrainingSettings
+from seqloom.training.settings import FittingSettings
 
 
-def build_optimizer(model: nn.Module, s: TrainingSettings) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimizer:
     """The optimiser the settings name, over all weights that learn."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer: torch.optim.Optimizer

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from seqloom.training.settings import TrainingSettings
+from seqloom.training.settings import FittingSettings
 
 
-def scheduled_rate(step: int, s: TrainingSettings) -> float:
+def scheduled_rate(step: int, s: FittingSettings) -> float:
     """The rate of update number `step`, counted from 1, before any plateau has lowered it."""
     peak, warmup = s.learning_rate, s.warmup_steps
     if step <= warmup:
@@ -30,14 +30,14 @@ class Plateau:
     factor: float = 1.0
     waited: int = 0
 
-    def hear(self, improved: bool, s: TrainingSettings) -> None:
+    def hear(self, improved: bool, s: FittingSettings) -> None:
         if s.schedule != "plateau":
             return
         self.waited = 0 if improved else self.waited + 1
         if self.waited > s.plateau_patience:
             self.factor, self.waited = self.factor * s.plateau_factor, 0
 
-    def rate(self, step: int, s: TrainingSettings) -> float:
+    def rate(self, step: int, s: FittingSettings) -> float:
         return max(s.min_learning_rate, scheduled_rate(step, s) * self.factor)
 
     def to_dict(self) -> dict[str, Any]:

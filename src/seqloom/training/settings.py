@@ -11,15 +11,13 @@ from seqloom.settings import Settings
 StopMetric = Literal["loss", "perplexity", "bleu", "chrf", "ter", "exact_match", "aer"]
 
 
-class TrainingSettings(Settings):
-    """How a model is fitted."""
+class FittingSettings(Settings):
+    """How the weights of any model are fitted."""
 
     epochs: int | None = Field(None, ge=1)
     steps: int | None = Field(None, ge=1, description="updates; training ends at whichever limit comes first")
     minutes: float | None = Field(None, gt=0, description="of training, over all resumptions")
-    batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
     accumulate: int = Field(1, ge=1, description="batches an update")
-    max_length: int = Field(200, ge=2, description="longer examples are left out of training")
 
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
@@ -36,15 +34,11 @@ class TrainingSettings(Settings):
 
     clip_norm: float | None = Field(1.0, gt=0, description="global norm of the gradient, at most")
     label_smoothing: float = Field(0.0, ge=0, lt=1)
-    scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
 
     validate_every: int = Field(500, ge=1, description="steps")
     checkpoint_every: int | None = Field(None, ge=1, description="steps (default: validate_every)")
-    validation_sentences: int = Field(
-        500, ge=0, description="how many are translated at a validation; 0: only the loss"
-    )
-    samples: int = Field(2, ge=0, description="translations shown at a validation")
-    metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
+    samples: int = Field(2, ge=0, description="answers shown at a validation")
+    metric: str = Field("loss", description="decides which weights are kept and when to stop early")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping")
     average: int = Field(1, ge=1, description="the mean of the last so many checkpoints is tried at the end")
     moving_average: float | None = Field(
@@ -59,17 +53,50 @@ class TrainingSettings(Settings):
     plain: bool = Field(False, description="use the readable reference of every fast path")
 
     @model_validator(mode="after")
-    def _fits(self) -> TrainingSettings:
+    def _fits(self) -> FittingSettings:
         if self.epochs is None and self.steps is None and self.minutes is None:
             raise ValueError("give at least one of epochs, steps, minutes")
         if self.schedule == "cosine" and self.decay_steps is None and self.steps is None:
             raise ValueError("the cosine schedule needs steps or decay_steps: it must know where it ends")
         if self.schedule == "inverse_square_root" and not self.warmup_steps:
             raise ValueError("the inverse_square_root schedule needs warmup_steps")
-        if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
-            raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
         if self.moving_average is not None and self.average > 1:
             raise ValueError(f"moving_average and average: {self.average} are two ways to one end; choose one")
         if self.learning_rate < self.min_learning_rate:
             raise ValueError("min_learning_rate must not be above learning_rate")
         return self
+
+
+class TrainingSettings(FittingSettings):
+    """How a model that answers texts with texts is fitted."""
+
+    batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
+    max_length: int = Field(200, ge=2, description="longer examples are left out of training")
+    scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
+    validation_sentences: int = Field(
+        500, ge=0, description="how many are translated at a validation; 0: only the loss"
+    )
+    metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
+
+    @model_validator(mode="after")
+    def _validates(self) -> TrainingSettings:
+        if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
+            raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
+        return self
+
+
+class LanguageTrainingSettings(FittingSettings):
+    """How a language model is fitted."""
+
+    batching: Literal["stream", "windows", "sentences"] = Field(
+        "stream",
+        description="stream: long rows of running text, the state carried on from batch to batch; windows: pieces of "
+        "running text in random order; sentences: a line each",
+    )
+    rows: int = Field(20, ge=1, description="of a batch of stream or windows")
+    length: int = Field(35, ge=1, description="symbols of a row of stream or windows; gradients go back no further")
+    batch_tokens: int = Field(2048, ge=8, description="padded symbols in a batch of sentences, at most")
+    max_length: int = Field(500, ge=2, description="of sentences: longer ones are left out")
+    metric: Literal["loss", "perplexity", "bits_per_character"] = Field(
+        "perplexity", description="decides which weights are kept and when to stop early"
+    )

@@ -46,6 +46,10 @@ class Team:
         """The gradients of all, summed, become everybody's; so does the number beside them."""
         return total
 
+    def collect(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What everybody has of tensors whose rows were dealt out, like those of a batch, in one piece."""
+        return own
+
 
 class JoinedTeam(Team):
     """A team that speaks through torch.distributed (gloo)."""
@@ -83,6 +87,16 @@ class JoinedTeam(Team):
         for weight, gradient in zip(weights, flat[:-1].split([w.numel() for w in weights]), strict=True):
             weight.grad = gradient.view_as(weight)
         return float(flat[-1])
+
+    def collect(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        counts = torch.tensor([len(tensor) for _, tensor in sorted(own.items())])
+        dist.all_reduce(counts)
+        whole = {}
+        for (name, tensor), count in zip(sorted(own.items()), counts.tolist(), strict=True):
+            whole[name] = tensor.new_zeros(count, *tensor.shape[1:])
+            whole[name][self.rank :: self.size] = tensor
+            dist.all_reduce(whole[name])
+        return whole
 
 
 class LedTeam(JoinedTeam):

@@ -1,0 +1,105 @@
+"""How well a text was foreseen: perplexity a word and bits a character, whatever symbols the model reads.
+
+A model over pieces or characters has more symbols to foresee, each easier than a word, so its perplexity a symbol says
+nothing beside that of a model over words. The probability of the whole text does: it is divided by the same number of
+words and of characters for every model. The end of a line counts as one word and as one character.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+MOST_NATS = 50.0  # a perplexity above exp(50) is shown as that
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """Of a text, as a reader counts: words between spaces, characters with runs of spaces as one."""
+
+    lines: int
+    words: int
+    characters: int
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> TextSize:
+        count = words = characters = 0
+        for line in lines:
+            found = line.split()
+            count, words, characters = count + 1, words + len(found), characters + len(" ".join(found))
+        return cls(count, words + count, characters + count)
+
+    @classmethod
+    def verbatim(cls, parts: Iterable[str]) -> TextSize:
+        """Of a text that is foreseen character by character, spaces and line breaks as they are."""
+        breaks = words = characters = 0
+        for part in parts:
+            words, characters = words + len(part.split()), characters + len(part)
+            breaks += part.count("\n")
+        return cls(breaks, words + breaks, characters)
+
+
+@dataclass(frozen=True)
+class LanguageReport:
+    """What a model made of a text: `nll` is minus the log probability of all of it, in nats."""
+
+    name: str
+    nll: float
+    symbols: int
+    unknown: int
+    size: TextSize
+    reading: str
+
+    @property
+    def loss(self) -> float:
+        """Nats a symbol."""
+        return self.nll / self.symbols
+
+    @property
+    def perplexity(self) -> float:
+        """A word, ends of lines included."""
+        return math.exp(min(MOST_NATS, self.nll / self.size.words))
+
+    @property
+    def symbol_perplexity(self) -> float:
+        return math.exp(min(MOST_NATS, self.loss))
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.nll / math.log(2) / self.size.characters
+
+    def metrics(self) -> dict[str, float]:
+        return {"loss": self.loss, "perplexity": self.perplexity, "bits_per_character": self.bits_per_character}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "perplexity": self.perplexity,
+            "bits_per_character": self.bits_per_character,
+            "loss": self.loss,
+            "symbol_perplexity": self.symbol_perplexity,
+            "symbols": self.symbols,
+            "unknown": self.unknown,
+            "lines": self.size.lines,
+            "words": self.size.words,
+            "characters": self.size.characters,
+            "reading": self.reading,
+        }
+
+    def render(self) -> str:
+        rows = [
+            ("perplexity", f"{self.perplexity:.2f}", f"a word; {self.size.words:,} of them, ends of lines included"),
+            ("bits", f"{self.bits_per_character:.3f}", f"a character; {self.size.characters:,} of them"),
+            (
+                "loss",
+                f"{self.loss:.4f}",
+                f"nats a symbol; {self.symbols:,} of them, perplexity a symbol {self.symbol_perplexity:.2f}",
+            ),
+        ]
+        if self.unknown:
+            share = f"{100 * self.unknown / self.symbols:.1f} % of the symbols are unknown words"
+            rows.append(("unknown", f"{self.unknown:,}", f"{share}: compare only with models that know the same words"))
+        lines = [f"{title:<11} {figure:>9}  {about}" for title, figure, about in rows]
+        return "\n".join([f"{self.name}: read {self.reading}", *lines])
