@@ -24,6 +24,7 @@ from seqloom.language import LanguageModel
 from seqloom.predictor import Predictor
 from seqloom.recipe import FittedRecipe, LanguageRecipe, Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
+from seqloom.tasks.contextual import READERS
 from seqloom.tasks.embed import train_vectors
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
 from seqloom.training.loop import Progressed, fit
@@ -72,7 +73,7 @@ def train(
     if resume and (run / "text").is_dir():
         task = task_kind.load(run / "text")
     else:
-        task = task_kind.learn(recipe.data.train, recipe.text)
+        task = task_kind.learn(recipe.data.train, recipe.text, recipe.model)
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
     work, model = prepared(recipe, task, say)
@@ -105,6 +106,12 @@ _USES = {
     "translate": 'seqloom predict . "some text"',
     "model_language": 'seqloom generate . --prompt "some text"',
 }
+
+
+def _use(recipe: Recipe) -> str:
+    if recipe.model.kind in READERS:
+        return 'seqloom look . contexts WORD "a text with the word" "another text with it"'
+    return _USES[recipe.task]
 
 
 def _name(corpus: Any) -> str:
@@ -194,6 +201,6 @@ def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progress
 It has learned from the data above and nothing else: expect it to fail on other kinds of text.
 
 ```
-{_USES[recipe.task]}
+{_use(recipe)}
 ```
 """
