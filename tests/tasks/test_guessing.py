@@ -47,7 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     circle = LETTERS * 3
     lines = [" ".join(circle[start : start + 7]) for start in range(len(LETTERS))]
     (folder / "train.txt").write_text("\n".join(lines * 20) + "\n")
-    (folder / "valid.txt").write_text("\n".join(lines) + "\n")
+    (folder / "valid.txt").write_text("\n".join(lines * 8) + "\n")  # so that enough is hidden
     return {"train": {"text": str(folder / "train.txt")}, "valid": {"text": str(folder / "valid.txt")}}
 
 
@@ -75,8 +75,9 @@ def recipe(data: dict[str, Any], kind: str, dropout: float = 0.1, **training: An
 def runs(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Both models, trained until they know the circle."""
     folder = tmp_path_factory.mktemp("guessing")
-    for kind, steps in (("bidirectional_lm", 120), ("masked_lm", 260)):
+    for kind, steps, rate in (("bidirectional_lm", 120, 1e-2), ("masked_lm", 250, 5e-3)):
         settings = recipe(data, kind, 0.0, steps=steps, validate_every=steps, checkpoint_every=steps)
+        settings["training"] |= {"learning_rate": rate, "batch_tokens": 96 if kind == "bidirectional_lm" else 480}
         train(settings, folder / kind)
     return {kind: folder / kind for kind in MODELS}
 
@@ -114,7 +115,7 @@ def test_both_learn_a_language_without_surprises(runs: dict[str, Path], data: di
     unsure = math.log(6) / 8  # one of eight symbols, the end included
     assert unsure - 0.01 < both.loss < unsure + 0.12
     hidden = LanguageModel.load(runs["masked_lm"]).evaluate(corpus)
-    assert hidden.loss < 0.4 < math.log(6)
+    assert hidden.loss < 0.6 < math.log(6), "one of six, for one who has seen nothing"
 
 
 def test_reports_say_what_they_are(runs: dict[str, Path], data: dict[str, Any]) -> None:
@@ -211,7 +212,7 @@ def test_masked_models_read_windows_too(data: dict[str, Any], tmp_path: Path) ->
     model = train(settings, tmp_path / "run")
     assert isinstance(model, LanguageModel)
     report = model.evaluate(PlainTextSettings(**data["valid"]))
-    assert report.to_dict()["symbols"] == 48, "four pieces of twelve"
+    assert report.to_dict()["symbols"] == 384, "32 pieces of twelve"
     longer = tmp_path / "longer.txt"
     longer.write_text("a b c d e f\n" * 8 + "a b\n")  # 59 symbols: the last piece has eleven
     assert model.evaluate(PlainTextSettings(text=str(longer))).to_dict()["symbols"] == 59

@@ -132,7 +132,8 @@ class Translation:
             for side, tokenizer in (("source", self.source), ("target", self.target))
         }
         pairs = (pair[:2] for _ in range(text.segmentations) for pair in read_pairs(corpus))
-        return EncodedPairs(**write_shard(pairs, sides, (len(self.source), len(self.target)), key))
+        found = write_shard(pairs, sides, (len(self.source), len(self.target)), key)
+        return EncodedPairs(found["source"], found["target"])
 
     def symbols(self) -> dict[str, int]:
         """How large the vocabularies are."""
