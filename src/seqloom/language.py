@@ -20,6 +20,8 @@ from seqloom.evaluation.language import MOST_NATS, LanguageReport, TextSize
 from seqloom.files import read_json
 from seqloom.folders import FORMAT, find_model
 from seqloom.models import LANGUAGE_MODELS
+from seqloom.models.ngram_lm import NGramLanguageModel
+from seqloom.ngrams.model import NGramModel
 from seqloom.settings import validated
 from seqloom.tasks.model_language import READINGS, Language
 from seqloom.text.special import EOS, EOS_ID
@@ -110,6 +112,11 @@ class LanguageModel:
         settings = validated(LANGUAGE_MODELS[kind][0], about, f"{folder}/config.json")
         decoding = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
         task = Language.load(folder)
+        if kind == "ngram_lm":
+            counted = NGramModel.load(folder)
+            if counted.num_symbols != len(task.tokenizer):
+                raise UserError(f"{folder}: n-grams of {counted.num_symbols:,} symbols, but a tokenizer of others")
+            return cls(folder, task, NGramLanguageModel(counted), decoding, batching)
         file = folder / "model.safetensors"
         weights = load_tensors(file)
         check_sizes(settings, weights, str(file))
@@ -119,6 +126,8 @@ class LanguageModel:
 
     def size(self) -> str:
         """How large the model is."""
+        if isinstance(self.model, NGramLanguageModel):
+            return f"{sum(self.model.ngrams.num_ngrams()):,} n-grams"
         return f"{sum(weight.numel() for weight in self.model.parameters()):,} parameters"
 
     def __call__(self, prompt: str = "", **decoding: Any) -> Generated:
@@ -178,6 +187,8 @@ class LanguageModel:
         from seqloom.inspection.trace import Trace
 
         ids = self.task.tokenizer.encode(text)
+        if isinstance(self.model, NGramLanguageModel):
+            raise UserError("n-grams have neither gates nor heads; 'seqloom score' tells what they make of a text")
         if not ids:
             raise UserError("there is nothing to look at: give a text")
         labels = self.task.tokenizer.labels(ids)

@@ -110,6 +110,15 @@ class EmbeddingRecipe(Recipe):
     training: VectorTrainingSettings = VectorTrainingSettings()
 
 
+class NGramRecipe(Recipe):
+    """What comes next in a text, from counts: there is nothing to train."""
+
+    data: TextDataSettings
+    text: TextSettings = TextSettings()
+    training: None = None
+    decoding: DecodingSettings = DecodingSettings(method="sample", unknown="forbid")
+
+
 def _translators() -> dict[str, type[ModelSettings]]:
     from seqloom.models import MODELS  # with torch, which words as vectors do without
 
@@ -136,6 +145,8 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
         raise RecipeError([one_of("task", task, RECIPES)], origin)
     recipe_kind, kinds = RECIPES[task][0], RECIPES[task][1]()
     given = values.get("model", {})
+    if task == "model_language" and isinstance(given, Mapping) and given.get("kind") == "ngram_lm":
+        recipe_kind = NGramRecipe
     problems: list[str] = []
     model = ModelSettings()
     if not isinstance(given, Mapping):

@@ -30,6 +30,7 @@ from seqloom.evaluation.language import LanguageReport, TextSize
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.language import detach
+from seqloom.tasks.count_ngrams import blocks_of
 from seqloom.text.special import EOS_ID, PAD_ID, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
@@ -162,7 +163,9 @@ class Language:
         `quick`: a text is cut into more rows, or pieces do not overlap, so that some symbols have less before them.
         """
         context = getattr(model.settings, "context", None)
-        if batching == "sentences":
+        if hasattr(model, "ngrams"):
+            yield from map(model.ngrams.score, blocks_of(lines, False))
+        elif batching == "sentences":
             lengths = np.diff(lines.offsets[0 : len(lines) + 1])
             batches = sorted_batches(lengths, TOKENS)
             for number, indices in enumerate(batches):
@@ -231,6 +234,8 @@ class Language:
     ) -> list[np.ndarray]:
         """Log probability of every symbol of each line, its end included; each line is read by itself."""
         encoded = self.encode_lines([line + "\n" for line in lines] if self.verbatim else lines)
+        if hasattr(model, "ngrams"):
+            return [model.ngrams.score(np.array(ids, np.int64)) for ids in encoded]
         found: list[np.ndarray] = [np.empty(0)] * len(lines)
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         done = 0
