@@ -61,6 +61,14 @@ class PairBatch(SourceBatch):
         """Real target symbols, EOS included: what the loss is averaged over."""
         return int(self.target_lengths.sum())
 
+    def doubled(self) -> PairBatch:
+        """Every row a second time, after all others."""
+        twice = (
+            tensor.repeat(2, *[1] * (tensor.dim() - 1))
+            for tensor in (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
+        )
+        return PairBatch(*twice)
+
     def part(self, number: int, of: int) -> PairBatch:
         """Every `of`-th row from `number` on, without the padding that only the others needed; may have no row."""
         rows = slice(number, None, of)

@@ -72,6 +72,9 @@ class TrainingSettings(FittingSettings):
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
+    consistency: float = Field(
+        0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
+    )
     scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
     validation_sentences: int = Field(
         500, ge=0, description="how many are translated at a validation; 0: only the loss"
