@@ -147,8 +147,8 @@ class LanguageModel:
         """
         settings = self.decoding.overridden(decoding)
         symbols = self.task.tokenizer.encode(prompt)
-        room = settings.max_length
-        settings = settings.model_copy(update={"max_ratio": 1.0, "n_best": 1})
+        room = settings.max_length + 1  # and the end
+        settings = settings.model_copy(update={"max_length": room, "max_ratio": 1.0, "n_best": 1})
         if settings.method == "beam":
             settings = settings.model_copy(update={"n_best": count, "beam_size": max(count, settings.beam_size)})
             found = decode(Continuation(self.model), prompts(symbols, self.task.first, 1, room), settings)[0]

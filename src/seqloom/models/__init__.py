@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForwardLanguageModelSettings
+from seqloom.models.ngram_lm import NGramLanguageModel
 from seqloom.models.recurrent_lm import RecurrentLanguageModel, RecurrentLanguageModelSettings
 from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
 from seqloom.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelSettings
 from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
+from seqloom.ngrams.settings import NGramSettings
 from seqloom.settings import ModelSettings
 
 MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
@@ -18,6 +20,7 @@ MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
 
 LANGUAGE_MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
     "feed_forward_lm": (FeedForwardLanguageModelSettings, FeedForwardLanguageModel),
+    "ngram_lm": (NGramSettings, NGramLanguageModel),  # counted, not fitted: see tasks/count_ngrams.py
     "recurrent_lm": (RecurrentLanguageModelSettings, RecurrentLanguageModel),
     "transformer_lm": (TransformerLanguageModelSettings, TransformerLanguageModel),
 }

@@ -300,7 +300,7 @@ class LanguageWork:
     def loss(self, model: Any, batch: TextBatch) -> SymbolLoss:
         s = self.settings
         if self.kept is not None:
-            with torch.no_grad():
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):  # what is dropped here must not be missing later
                 like = model(batch.inputs[:, :1])[1]
             self.state, self.kept = rebuilt(like, iter(self.kept)), None
         found, state = self.task.loss(
