@@ -286,8 +286,6 @@ def distinct_names(paths: Sequence[Sequence[str]]) -> list[str]:
     for index, path in enumerate(paths):
         others = [other for i, other in enumerate(paths) if i != index]
         longest = max(1, len(path))
-        length = next(
-            (n for n in range(1, longest) if all(tuple(o[-n:]) != tuple(path[-n:]) for o in others)), longest
-        )
+        length = next((n for n in range(1, longest) if all(tuple(o[-n:]) != tuple(path[-n:]) for o in others)), longest)
         names.append("/".join(path[-length:]))
     return names

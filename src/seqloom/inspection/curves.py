@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from seqloom.errors import UserError
-from seqloom.inspection.draw import spread
 from seqloom.inspection.page import (
     FAINT,
     INK,
@@ -33,6 +32,8 @@ from seqloom.inspection.terminal import display_width, shown
 
 STEPS = "▁▂▃▄▅▆▇█"
 COLUMNS = 48
+GAP = 0.42  # inches from the edge of a picture's lines to the names
+RIGHT = 1.02  # of the longest training: where the axis ends
 MOST_MARKED = 30  # points of a line that can be told apart
 
 
@@ -111,7 +112,7 @@ def _picture(
         labels = [f"{shown(curve.name)}  {final(curve)}" for curve in curves]
         apart = 0.19
         inner_width, inner_height = 5.4, max(3.1, apart * len(curves) + 0.3)
-        left, bottom, right = 0.68, 0.5, 0.34 + max(text_size(label)[0] for label in labels)
+        left, bottom, right = 0.68, 0.42, GAP + 0.19 + max(text_size(label)[0] for label in labels)
         content = left + inner_width + right
         heading, notes = Heading(title, content), Notes(caption, content)
         foot = notes.height + (0.08 if caption else 0.0)
@@ -126,7 +127,7 @@ def _picture(
             axes.set_yscale("log")
         for index, curve in enumerate(curves):
             _draw_line(axes, index, curve, longest or 1.0)
-        axes.set_xlim(0.0, (longest or 1.0) * 1.02)
+        axes.set_xlim(0.0, (longest or 1.0) * RIGHT)
         _scale(axes, [y for curve in curves for y in curve.figures], logarithmic)
         axes.grid(axis="y", color=RULE, linewidth=0.6)
         axes.set_axisbelow(True)
@@ -139,23 +140,25 @@ def _picture(
         return save_page(page, target)
 
 
+def _style(index: int) -> dict[str, Any]:
+    """Colour and marker of a line; those of a second round are hollow and broken."""
+    round_, place = divmod(index, len(LINES))
+    marker = MARKERS[(place + 3 * round_) % len(MARKERS)]
+    face = LINES[place] if not round_ else "white"
+    return {"color": LINES[place], "marker": marker, "markerfacecolor": face, "markersize": 4.0}
+
+
 def _draw_line(axes: Any, index: int, curve: Curve, longest: float) -> None:
-    colour = LINES[index % len(LINES)]
+    style = _style(index)
     if not curve.points:
-        axes.plot([0.0, longest * 1.02], curve.figures * 2, color=colour, linewidth=1.4, linestyle=(0, (6, 3)), zorder=2)
+        level = [0.0, longest * RIGHT], curve.figures * 2
+        axes.plot(*level, color=style["color"], linewidth=1.4, linestyle=(0, (6, 3)), zorder=2)
         return
     xs, ys = zip(*curve.points, strict=True)
-    axes.plot(
-        xs,
-        ys,
-        color=colour,
-        marker=MARKERS[index % len(MARKERS)] if len(xs) <= MOST_MARKED else None,
-        markersize=3.8,
-        linewidth=1.5,
-        linestyle="-" if index < len(LINES) else (0, (3, 1.2)),
-        clip_on=False,
-        zorder=3,
-    )
+    if len(xs) > MOST_MARKED:
+        style["marker"] = None
+    broken = (0, (3, 1.2)) if index >= len(LINES) else "-"
+    axes.plot(xs, ys, linewidth=1.5, linestyle=broken, clip_on=False, zorder=3, **style)
 
 
 def _scale(axes: Any, figures: Sequence[float], logarithmic: bool) -> None:
@@ -183,10 +186,10 @@ def round_numbers(low: float, high: float, most: int = 8) -> list[float]:
         found = [number for number in found if low <= number <= high]
         if len(found) <= most:
             break
+    if len(found) > most:  # too many powers of ten
+        return found[:: math.ceil(len(found) / most)]
     if len(found) >= 2:
         return found
-    if len(found) > most:  # more than eight powers of ten
-        return found[:: math.ceil(len(found) / most)]
     return [float(number) for number in np.linspace(low, high, 5)]  # so near each other that no scale is round
 
 
@@ -198,37 +201,53 @@ def _write_names(
     size: tuple[float, float],
     apart: float,
 ) -> None:
-    """Write each name beside the end of its line, moved up or down as far as its neighbours need."""
+    """Write each name at the right, as near to the height its line ended at as its neighbours let it."""
     width, height = size
-    to_inches = axes.transData + axes.transAxes.inverted()
-    ends = []
-    for curve in curves:
-        x, y = curve.points[-1] if curve.points else (longest * 1.02, curve.figures[-1])
-        ends.append(to_inches.transform((x, y)))
-    order = sorted(range(len(curves)), key=lambda i: (ends[i][1], -ends[i][0]))
-    places = spread([ends[i][1] * height for i in order], apart, 0.0, height)
+    to_shares = axes.transData + axes.transAxes.inverted()
+    ends = [
+        to_shares.transform(curve.points[-1] if curve.points else (longest * RIGHT, curve.figures[-1]))
+        for curve in curves
+    ]
+    order = sorted(range(len(curves)), key=lambda i: (ends[i][1], curves[i].final or 0.0))
+    places = keep_apart([ends[i][1] * height for i in order], apart, 0.0, height)
     for index, place in zip(order, places, strict=True):
-        colour = LINES[index % len(LINES)]
-        axes.annotate(
+        (x, y), style = ends[index], _style(index)
+        # Level with the end up to the edge, so that it crosses no other line aslant; only beyond it to the name.
+        steps = [x, 1 + 0.04 / width, 1 + (GAP - 0.06) / width], [y, y, place / height]
+        shared = {"transform": axes.transAxes, "clip_on": False}
+        axes.plot(*steps, color=style["color"], linewidth=0.6, alpha=0.7, linestyle=(0, (1, 2)), zorder=1, **shared)
+        if curves[index].points:
+            axes.plot([1 + GAP / width], [place / height], linestyle="", **style, **shared)
+        else:
+            dash = [1 + (GAP - 0.05) / width, 1 + (GAP + 0.05) / width]
+            axes.plot(dash, [place / height] * 2, color=style["color"], linewidth=1.4, **shared)
+        axes.text(
+            1 + (GAP + 0.09) / width,
+            place / height,
             labels[index],
-            xy=tuple(ends[index]),
-            xytext=(1 + 0.2 / width, place / height),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
             fontsize=LABEL,
-            color=colour,
+            color=style["color"],
             va="center",
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "linewidth": 0.6,
-                "alpha": 0.6,
-                "linestyle": (0, (1, 2)),
-                "shrinkA": 1,
-                "shrinkB": 3,
-            },
+            transform=axes.transAxes,
         )
+
+
+def keep_apart(places: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Rising places moved as little as it takes (by the sum of squares) until neighbours are `apart`.
+
+    They stay between low and high, or begin at low where there is no room for them.
+    """
+    # Less what they must be apart, they only have to rise: neighbours that fall share their mean.
+    blocks: list[tuple[float, int]] = []
+    for index, place in enumerate(places):
+        mean, count = place - index * apart, 1
+        while blocks and blocks[-1][0] > mean:
+            before, others = blocks.pop()
+            mean, count = (mean * count + before * others) / (count + others), count + others
+        blocks.append((mean, count))
+    last = max(low, high - apart * (len(places) - 1))
+    level = [min(max(mean, low), last) for mean, count in blocks for _ in range(count)]
+    return [place + index * apart for index, place in enumerate(level)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
