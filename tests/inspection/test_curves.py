@@ -37,6 +37,13 @@ def test_what_has_no_logarithm_is_drawn_plainly() -> None:
     assert "logarithmic" not in text
 
 
+@given(st.floats(0.01, 1e4), st.integers(2, 60))
+def test_the_longest_training_fills_its_line(longest: float, columns: int) -> None:
+    line = draw_curves([Curve("a", [(0.0, 1.0), (longest, 2.0)])], measured="BLEU", columns=columns).split("\n")[1]
+    assert line == f"a  {line[3:].split()[0]}  2.00"
+    assert len(line) == len("a    2.00") + columns
+
+
 figures = st.floats(-1e6, 1e6)
 curves = st.builds(
     Curve,

@@ -174,7 +174,7 @@ def _scale(axes: Any, figures: Sequence[float], logarithmic: bool) -> None:
     axes.set_ylim(low / room, high * room)
     axes.yaxis.set_major_locator(FixedLocator(round_numbers(low / room, high * room)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
 
 
 def round_numbers(low: float, high: float, most: int = 8) -> list[float]:
@@ -282,7 +282,7 @@ def _blocks(curve: Curve, low: float, high: float, longest: float, logarithmic: 
     if logarithmic:
         figures, low, high = np.log(figures), math.log(low), math.log(high)
     width = longest / (columns - 1) or 1.0  # minutes from one column to the next
-    first, last = int(times[0] / width), int(times[-1] / width)
+    first, last = (min(columns - 1, int(time / width + 1e-6)) for time in (times[0], times[-1]))
     if not curve.points:
         last = columns - 1
     found = np.interp(np.arange(first, last + 1) * width, times, figures)
