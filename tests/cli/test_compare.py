@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -185,7 +186,14 @@ def test_language_models(text: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     from seqloom.language import LanguageModel
 
     train(language_recipe(text, {"kind": "recurrent_lm", "hidden_size": 6}), tmp_path / "gru")
-    window = {"kind": "transformer_lm", "size": 8, "num_heads": 2, "layers": 1, "feed_forward_size": 8, "context": 10}
+    window = {
+        "kind": "transformer_lm",
+        "size": 8,
+        "num_heads": 2,
+        "num_layers": 1,
+        "feed_forward_size": 8,
+        "context": 10,
+    }
     train(language_recipe(text, window, batching="windows"), tmp_path / "transformer")
     arguments = [tmp_path / "gru", tmp_path / "transformer", "--save", tmp_path / "curves.svg", "--format", "json"]
     found = json.loads(said(capsys, "compare", *arguments)[0])
@@ -214,24 +222,37 @@ def test_models_that_know_other_words_are_compared_with_care(
     assert "do not know the same words: unknown words: all 0, few " in notes[0]
 
 
-def test_word_vectors(text: Path, tmp_path: Path, tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from seqloom.experiment import train
+def vectors_run(folder: Path, kind: str, seed: int, text: Path, pairs: Path) -> Path:
+    """A finished run of word vectors that were drawn, not learned."""
+    from seqloom.recipe import recipe_text
+    from seqloom.vectors.table import WordVectors
 
-    (tmp_path / "pairs.tsv").write_text("a\tb\t9\nc\td\t8\na\tg\t1\nb\th\t2\n")
     recipe = {
         "task": "embed",
-        "data": {"train": {"text": str(text)}, "test": {"people": str(tmp_path / "pairs.tsv")}},
-        "model": {"kind": "skipgram", "size": 6, "window": 2},
-        "training": {"epochs": 2, "deterministic": True, "subsample": 0},
+        "data": {"train": {"text": str(text)}, "test": {"people": str(pairs)}},
+        "model": {"kind": kind, "size": 6},
     }
-    train(recipe, tmp_path / "skipgram")
-    train({**recipe, "model": {**recipe["model"], "kind": "ppmi"}}, tmp_path / "ppmi")
-    runs = [tmp_path / "skipgram", tmp_path / "ppmi"]
+    (folder / "model").mkdir(parents=True)
+    matrix = np.random.default_rng(seed).normal(size=(12, 6)).astype(np.float32)
+    WordVectors(list("abcdefghijkl"), matrix).save(folder / "model")
+    (folder / "model" / "config.json").write_text(
+        json.dumps({"format": 1, "task": "embed", "model": recipe["model"]}), encoding="utf-8"
+    )
+    (folder / "recipe.yaml").write_text(recipe_text(load_recipe(recipe)), encoding="utf-8")
+    end = {"event": "end", "seconds": 2.5, "words_per_second": 1000}
+    (folder / "journal.jsonl").write_text(json.dumps({"event": "start", "words": 9}) + "\n" + json.dumps(end) + "\n")
+    return folder
+
+
+def test_word_vectors(text: Path, tmp_path: Path, tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("a\tb\t9\nc\td\t8\na\tg\t1\nb\th\t2\n")
+    runs = [vectors_run(tmp_path / kind, kind, seed, text, pairs) for seed, kind in enumerate(("skipgram", "ppmi"))]
     found = json.loads(said(capsys, "compare", *runs, "--format", "json")[0])
     for one in found["runs"]:
         expected = json.loads(said(capsys, "evaluate", tmp_path / one["name"], "--format", "json")[0])
         assert one["people.spearman"] == expected["spearman"]
-        assert one["parameters"] == 12 * 6
+        assert (one["model"], one["parameters"], one["seconds"]) == (one["name"], 12 * 6, 2.5)
     out, _ = said(capsys, "compare", *runs, "--test", "people")
     assert out.startswith("measured on people\n")
     assert "word vectors have none" in refused(capsys, *runs, "--save", tmp_path / "a.svg")

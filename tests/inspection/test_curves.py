@@ -47,7 +47,7 @@ def test_the_longest_training_fills_its_line(longest: float, columns: int) -> No
 figures = st.floats(-1e6, 1e6)
 curves = st.builds(
     Curve,
-    st.text(max_size=6),
+    st.sampled_from(["", "a", "a long name", "日本", "two\nlines"]),
     st.lists(st.tuples(st.floats(0, 1e5), figures), max_size=5).map(sorted),
     st.none() | figures,
 )
