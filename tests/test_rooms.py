@@ -27,6 +27,7 @@ LEVELS = {
     "batches": 3,
     "kernels": 3,
     "vectors": 4,  # may use kernels and batches
+    "ngrams": 4,
     "nn": 4,
     "models": 5,
     "losses": 6,
@@ -59,6 +60,7 @@ WITHOUT_TORCH = (
     "corpus",
     "text",
     "vectors",
+    "ngrams",
     "decoding.settings",
     "evaluation",
     "inspection",

@@ -92,9 +92,9 @@ class RecurrentLanguageModel(nn.Module):
         gradient descent does not reckon with that, so here it is not scaled.
         """
         cells = [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]
-        of_cells = [weight for cell in cells for weight in (cell.weight_input, cell.weight_hidden)]  # type: ignore[union-attr]
+        of_cells = [weight for cell in cells for weight in (cell.weight_input, cell.weight_hidden)]
         for weight in (self.embedding.weight, self.output.weight, *of_cells):
-            nn.init.uniform_(weight, -bound, bound)  # type: ignore[arg-type]
+            nn.init.uniform_(weight, -bound, bound)
         self.embedding.weight[self.embedding.padding_id] = 0.0
         self.embedding.scale = 1.0
 

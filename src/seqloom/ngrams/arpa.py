@@ -10,10 +10,10 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,8 @@ LN_10 = float(np.log(10.0))
 BLOCK = 1 << 22
 MAX_LINE_BYTES = 1 << 20
 LINES_AT_ONCE = 1 << 16
+LARGEST_FACTOR = 1e6
+OTHER_SPACES = (b"\r", b"\v", b"\f")
 SPACES = re.compile(rb"[\s\0]")  # of ASCII: what readers of these files cut at
 
 
@@ -201,92 +203,141 @@ class _Reader:
                 return
         raise self._wrong(f"the file ends before {expected}; it was cut")
 
-    def _section(self, length: int, count: int, is_last: bool) -> Iterator[tuple[list[bytes], float, float]]:
-        """Fields, probability and back-off factor of each promised line; logarithms to base 10."""
-        for _ in range(count):
-            line = next(self.lines, None)
-            if line is None:
+    def _sections(self, length: int, count: int, is_last: bool) -> Iterator[tuple[int, _Lines]]:
+        """The promised lines of an order, many at a time, and the number of the first of them."""
+        while count:
+            first = self.number + 1
+            lines = list(islice(self.lines, min(count, LINES_AT_ONCE)))
+            if not lines:
                 raise self._wrong(f"the file ends within the {length}-grams; it was cut")
+            found = _split_quickly(lines, length, is_last) or self._split(lines, first, length, is_last)
+            if not (found.chances <= 0.0).all():
+                line = int((~(found.chances <= 0.0)).argmax())
+                raise self._wrong(
+                    f"the logarithm of a probability is at most 0; found {_shown(lines[line])}", first + line
+                )
+            if not (np.abs(found.factors) < LARGEST_FACTOR).all():
+                line = int((~(np.abs(found.factors) < LARGEST_FACTOR)).argmax())
+                raise self._wrong(f"such a back-off factor cannot be; found {_shown(lines[line])}", first + line)
+            yield first, found
+            count -= len(lines)
+
+    def _split(self, lines: list[bytes], first: int, length: int, is_last: bool) -> _Lines:
+        """Line by line: any spaces between fields, and a complaint at the right place."""
+        words, chances, factors = list[bytes](), list[float](), list[float]()
+        for number, line in enumerate(lines, first):
             fields = line.split()
             if len(fields) - length not in ((1,) if is_last else (1, 2)):
                 if not fields or fields[0].startswith(b"\\"):
-                    raise self._wrong(f"the header promises {count:,} {length}-grams, but there are fewer")
+                    raise self._wrong(f"the header promises more {length}-grams than there are", number)
                 more = "" if is_last else ", and a back-off factor or none"
-                raise self._wrong(f"expected a number and {length} words{more}; found {_shown(line)}")
+                raise self._wrong(f"expected a number and {length} words{more}; found {_shown(line)}", number)
             try:
-                chance = float(fields[0])
-                factor = float(fields[-1]) if len(fields) == length + 2 else 0.0
+                chances.append(float(fields[0]))
+                factors.append(float(fields[-1]) if len(fields) == length + 2 else 0.0)
             except ValueError:
-                raise self._wrong(f"expected a number; found {_shown(line)}") from None
-            if not chance <= 0.0:
-                raise self._wrong(f"the logarithm of a probability is at most 0; found {_shown(fields[0])}")
-            if not -1e6 < factor < 1e6:
-                raise self._wrong(f"this back-off factor cannot be: {_shown(fields[-1])}")
-            yield fields, chance, factor
+                raise self._wrong(f"expected a number; found {_shown(line)}", number) from None
+            words += fields[1 : length + 1]
+        return _Lines(words, np.array(chances), np.array(factors))
 
     def _unigrams(self, count: int, is_last: bool) -> Level:
-        chances, factors = array("d", [ZERO] * len(SPECIAL)), array("d", [0.0] * len(SPECIAL))
+        chances, factors = [np.full(len(SPECIAL), ZERO)], [np.zeros(len(SPECIAL))]
         seen: set[int] = set()
-        for fields, chance, factor in self._section(1, count, is_last):
-            name = fields[1]
-            place = NAMES.get(name)
-            if place is None:
-                place = self._add_word(name)
-                chances.append(chance)
-                factors.append(factor)
-            elif place in seen:
-                raise self._wrong(f"the word {_shown(name)} comes twice")
-            else:
-                seen.add(place)
-                self.index[name] = place
-                chances[place], factors[place] = chance, factor
-        found = np.array(chances)
-        found[[PAD_ID, BOS_ID]] = ZERO
-        backoffs = np.empty(0) if is_last else np.array(factors) * LN_10
-        return Level(np.arange(len(found)), _natural(found), backoffs)
+        for first, found in self._sections(1, count, is_last):
+            ordinary = np.ones(len(found.words), bool)
+            for place, name in enumerate(found.words):
+                symbol = NAMES.get(name)
+                if symbol is None:
+                    self._add_word(name, first + place)
+                    continue
+                if symbol in seen:
+                    raise self._wrong(f"the word {_shown(name)} comes twice", first + place)
+                seen.add(symbol)
+                self.index[name] = symbol
+                ordinary[place] = False
+                chances[0][symbol], factors[0][symbol] = found.chances[place], found.factors[place]
+            chances.append(found.chances[ordinary])
+            factors.append(found.factors[ordinary])
+        chances[0][[PAD_ID, BOS_ID]] = ZERO
+        backoffs = np.empty(0) if is_last else np.concatenate(factors) * LN_10
+        return Level(np.arange(len(self.words)), _natural(np.concatenate(chances)), backoffs)
 
-    def _add_word(self, name: bytes) -> int:
+    def _add_word(self, name: bytes, line: int) -> None:
         place = len(self.words)
         if self.index.setdefault(name, place) != place:
-            raise self._wrong(f"the word {_shown(name)} comes twice")
+            raise self._wrong(f"the word {_shown(name)} comes twice", line)
         try:
             word = name.decode()
         except UnicodeDecodeError:
-            raise self._wrong(f"the word {_shown(name)} is not UTF-8") from None
+            raise self._wrong(f"the word {_shown(name)} is not UTF-8", line) from None
         if word in SPECIAL:
-            raise self._wrong(f"the word {word} is a reserved symbol here and cannot be a word; rename it in the file")
+            raise self._wrong(f"{word} is a reserved symbol here and cannot be a word; rename it in the file", line)
         self.words.append(word)
-        return place
 
     def _longer(self, length: int, count: int, levels: list[Level], is_last: bool) -> Level:
         """The n-grams of one section, sorted; each must have a context that is there, and come once."""
-        ids, chances, factors = array("q"), array("d"), array("d")
-        before = self.number
-        for fields, chance, factor in self._section(length, count, is_last):
-            try:
-                ids.extend([self.index[name] for name in fields[1 : length + 1]])
-            except KeyError as error:
-                raise self._wrong(f"the word {_shown(error.args[0])} is not among the 1-grams") from None
-            chances.append(chance)
-            factors.append(factor)
-        words = np.array(ids, np.int64).reshape(-1, length)
-        contexts = words[:, 0]
-        for place, level in enumerate(levels[1:], 1):
-            contexts = level.find(np.where(contexts >= 0, contexts * len(self.words) + words[:, place], -1))
-        if (contexts < 0).any():
-            line = before + 1 + int((contexts < 0).argmax())
-            raise self._wrong(f"the first {length - 1} words of this n-gram are no n-gram themselves", line)
-        if (words[:, 1:] == BOS_ID).any():
-            line = before + 1 + int((words[:, 1:] == BOS_ID).any(1).argmax())
-            raise self._wrong("<s> can only be the first word of an n-gram", line)
-        keys = contexts * len(self.words) + words[:, -1]
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        twice = keys[1:] == keys[:-1]
+        keys, chances, factors = [np.empty(0, np.int64)], [np.empty(0)], [np.empty(0)]
+        start = self.number + 1
+        for first, found in self._sections(length, count, is_last):
+            keys.append(self._keys(found.words, first, length, levels))
+            chances.append(found.chances)
+            factors.append(found.factors)
+        all_keys = np.concatenate(keys)
+        order = np.argsort(all_keys, kind="stable")
+        all_keys = all_keys[order]
+        twice = all_keys[1:] == all_keys[:-1]
         if twice.any():
-            raise self._wrong("this n-gram comes twice", before + 1 + int(order[1:][twice].min()))
-        backoffs = np.empty(0) if is_last else np.array(factors)[order] * LN_10
-        return Level(keys, _natural(np.array(chances)[order]), backoffs)
+            raise self._wrong("this n-gram comes twice", start + int(order[1:][twice].min()))
+        backoffs = np.empty(0) if is_last else np.concatenate(factors)[order] * LN_10
+        return Level(all_keys, _natural(np.concatenate(chances)[order]), backoffs)
+
+    def _keys(self, names: list[bytes], first: int, length: int, levels: list[Level]) -> np.ndarray:
+        try:
+            ids = np.fromiter(map(self.index.__getitem__, names), np.int64, len(names)).reshape(-1, length)
+        except KeyError as error:
+            line = first + names.index(error.args[0]) // length
+            raise self._wrong(f"the word {_shown(error.args[0])} is not among the 1-grams", line) from None
+        contexts = ids[:, 0]
+        for place, level in enumerate(levels[1:], 1):
+            contexts = level.find(np.where(contexts >= 0, contexts * len(self.words) + ids[:, place], -1))
+        if (contexts < 0).any():
+            line = first + int((contexts < 0).argmax())
+            raise self._wrong(f"the first {length - 1} words of this n-gram are no n-gram themselves", line)
+        if (ids[:, -1] == BOS_ID).any():
+            line = first + int((ids[:, -1] == BOS_ID).argmax())
+            raise self._wrong("<s> can only be the first word of an n-gram", line)
+        keys: np.ndarray = contexts * len(self.words) + ids[:, -1]
+        return keys
+
+
+class _Lines(NamedTuple):
+    words: list[bytes]
+    """of all lines, one after the other"""
+    chances: np.ndarray
+    """(lines,) logarithms to base 10"""
+    factors: np.ndarray
+    """(lines,) the same; 0 where there is none"""
+
+
+def _split_quickly(lines: list[bytes], length: int, is_last: bool) -> _Lines | None:
+    """Lines as tools write them: a tab around the words and one space between them. None when any line is not so."""
+    fields = [line.split(b"\t") for line in lines]
+    most = 2 if is_last else 3
+    try:
+        ngrams = [line[1] for line in fields]
+        chances = np.array([float(line[0]) for line in fields])
+        factors = np.array([float(line[2]) if len(line) > 2 else 0.0 for line in fields])
+    except (IndexError, ValueError):
+        return None
+    joined = b" ".join(ngrams)
+    words = joined.split()
+    regular = (
+        max(map(len, fields)) <= most
+        and len(words) == length * len(lines)
+        and all(ngram.count(b" ") == length - 1 for ngram in ngrams)
+        and not any(space in joined for space in OTHER_SPACES)
+    )
+    return _Lines(words, chances, factors) if regular else None
 
 
 def _natural(chances: np.ndarray) -> np.ndarray:

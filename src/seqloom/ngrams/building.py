@@ -31,13 +31,13 @@ def build_ngrams(
     word. What may follow a context is every symbol but these: padding and the begin.
 
     Args:
-        tokens: ids of running text, each sentence followed by the end symbol; or blocks of it that hold whole sentences.
+        tokens: ids of running text, each sentence followed by the end symbol; or blocks of whole sentences.
         settings: order, smoothing, which n-grams are kept.
         num_symbols: the size of the vocabulary, reserved symbols included.
         progress: told the share that is done, and what is being done.
 
     Returns:
-        The model. `degenerate_orders` names the orders in which the text was too small to estimate discounts.
+        The model. `degenerate_orders` names the orders with too few rare n-grams to estimate discounts.
     """
     tell = progress or (lambda share, text: None)
     order = settings.order
@@ -53,7 +53,7 @@ def build_ngrams(
     model = NGramModel(levels, settings, num_symbols, discounts)
     if model.degenerate_orders:
         orders = ", ".join(map(str, model.degenerate_orders))
-        tell(1.0, f"too little text to estimate the discounts of order {orders}: fixed ones are used")
+        tell(1.0, f"too few rare n-grams to estimate the discounts of order {orders}: fixed ones are used")
     else:
         tell(1.0, f"{sum(model.num_ngrams()):,} n-grams")
     return model

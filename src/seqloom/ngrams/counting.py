@@ -62,7 +62,7 @@ class Counter:
         self.num_symbols = num_symbols
         self.words = np.insert(tokens, begins, BOS_ID)
         self.ids = self.words
-        """The n-gram of the last counted order that ends at each position; -1 where it would begin before a sentence."""
+        """Which n-gram of the last order ends at each position; -1 where it would begin before the sentence."""
 
     def first(self) -> Counted:
         """Words: every symbol has its place, seen or not."""
