@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForwardLanguageModelSettings
+from seqloom.models.recurrent_lm import RecurrentLanguageModel, RecurrentLanguageModelSettings
 from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
+from seqloom.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelSettings
 from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
 from seqloom.settings import ModelSettings
 
 MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
     "recurrent_translator": (RecurrentTranslatorSettings, RecurrentTranslator),
     "transformer_translator": (TransformerTranslatorSettings, TransformerTranslator),
+}
+
+LANGUAGE_MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
+    "feed_forward_lm": (FeedForwardLanguageModelSettings, FeedForwardLanguageModel),
+    "recurrent_lm": (RecurrentLanguageModelSettings, RecurrentLanguageModel),
+    "transformer_lm": (TransformerLanguageModelSettings, TransformerLanguageModel),
 }

@@ -6,7 +6,8 @@ A cell is used in two moves, so that the part which does not depend on the past 
     state, gates = cell.step(projected, state)  # one step of time
 
 `gates` names what the step did, for the views. `fused.py` runs the same formulas over whole sequences; where torch has
-a compiled loop for one, `kernel` names it. Tests prove all of them equal.
+a compiled loop for one, `kernel` names it. Tests prove all of them equal. All three take a `weight_hidden` in place of
+the cell's own, for whoever runs it with some of its weights dropped.
 """
 
 from __future__ import annotations
@@ -125,13 +126,16 @@ class _Cell(nn.Module):
         """(…, input size) -> (…, blocks * hidden size): the part of the step that does not depend on the past."""
         return F.linear(inputs, self.weight_input, self.bias)
 
-    def step_weights(self) -> list[Tensor]:
-        """Weights in the order `fused.py` wants them: of the projection, then of the step."""
-        return [self.weight_input, self.bias, self.weight_hidden]
+    def _hidden(self, weight_hidden: Tensor | None) -> Tensor:
+        return self.weight_hidden if weight_hidden is None else weight_hidden
 
-    def kernel_weights(self) -> list[Tensor]:
+    def step_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]:
+        """Weights in the order `fused.py` wants them: of the projection, then of the step."""
+        return [self.weight_input, self.bias, self._hidden(weight_hidden)]
+
+    def kernel_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]:
         """Weights in the order torch's compiled loops want them; they take a second bias, which is zero here."""
-        return [self.weight_input, self.weight_hidden, self.bias, torch.zeros_like(self.bias)]
+        return [self.weight_input, self._hidden(weight_hidden), self.bias, torch.zeros_like(self.bias)]
 
 
 class _HiddenCell(_Cell):
@@ -153,8 +157,10 @@ class Elman(_HiddenCell):
     num_blocks = 1
     kernel = "rnn_tanh"
 
-    def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
-        return elman_step(projected, state, self.weight_hidden, "tanh")
+    def step(
+        self, projected: Tensor, state: HiddenState, weight_hidden: Tensor | None = None
+    ) -> tuple[HiddenState, Gates]:
+        return elman_step(projected, state, self._hidden(weight_hidden), "tanh")
 
 
 class ElmanSigmoid(_HiddenCell):
@@ -162,8 +168,10 @@ class ElmanSigmoid(_HiddenCell):
 
     num_blocks = 1
 
-    def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
-        return elman_step(projected, state, self.weight_hidden, "sigmoid")
+    def step(
+        self, projected: Tensor, state: HiddenState, weight_hidden: Tensor | None = None
+    ) -> tuple[HiddenState, Gates]:
+        return elman_step(projected, state, self._hidden(weight_hidden), "sigmoid")
 
 
 class LSTM(_MemoryCell):
@@ -173,8 +181,8 @@ class LSTM(_MemoryCell):
     forget_block = 1
     kernel = "lstm"
 
-    def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
-        return lstm_step(projected, state, self.weight_hidden)
+    def step(self, projected: Tensor, state: LSTMState, weight_hidden: Tensor | None = None) -> tuple[LSTMState, Gates]:
+        return lstm_step(projected, state, self._hidden(weight_hidden))
 
 
 class PeepholeLSTM(_MemoryCell):
@@ -187,11 +195,11 @@ class PeepholeLSTM(_MemoryCell):
         super().__init__(input_size=input_size, hidden_size=hidden_size)
         self.peep = nn.Parameter(torch.zeros(3, hidden_size))
 
-    def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
-        return peephole_step(projected, state, self.weight_hidden, self.peep)
+    def step(self, projected: Tensor, state: LSTMState, weight_hidden: Tensor | None = None) -> tuple[LSTMState, Gates]:
+        return peephole_step(projected, state, self._hidden(weight_hidden), self.peep)
 
-    def step_weights(self) -> list[Tensor]:
-        return [*super().step_weights(), self.peep]
+    def step_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]:
+        return [*super().step_weights(weight_hidden), self.peep]
 
 
 class CoupledLSTM(_MemoryCell):
@@ -200,8 +208,8 @@ class CoupledLSTM(_MemoryCell):
     num_blocks = 3
     forget_block = 0
 
-    def step(self, projected: Tensor, state: LSTMState) -> tuple[LSTMState, Gates]:
-        return coupled_step(projected, state, self.weight_hidden)
+    def step(self, projected: Tensor, state: LSTMState, weight_hidden: Tensor | None = None) -> tuple[LSTMState, Gates]:
+        return coupled_step(projected, state, self._hidden(weight_hidden))
 
 
 class GRU(_HiddenCell):
@@ -214,15 +222,17 @@ class GRU(_HiddenCell):
         super().__init__(input_size=input_size, hidden_size=hidden_size)
         self.bias_candidate = nn.Parameter(torch.zeros(hidden_size))
 
-    def step(self, projected: Tensor, state: HiddenState) -> tuple[HiddenState, Gates]:
-        return gru_step(projected, state, self.weight_hidden, self.bias_candidate)
+    def step(
+        self, projected: Tensor, state: HiddenState, weight_hidden: Tensor | None = None
+    ) -> tuple[HiddenState, Gates]:
+        return gru_step(projected, state, self._hidden(weight_hidden), self.bias_candidate)
 
-    def step_weights(self) -> list[Tensor]:
-        return [*super().step_weights(), self.bias_candidate]
+    def step_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]:
+        return [*super().step_weights(weight_hidden), self.bias_candidate]
 
-    def kernel_weights(self) -> list[Tensor]:
+    def kernel_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]:
         zeros = self.bias_candidate.new_zeros(2 * self.hidden_size)
-        return [self.weight_input, self.weight_hidden, self.bias, torch.cat([zeros, self.bias_candidate])]
+        return [self.weight_input, self._hidden(weight_hidden), self.bias, torch.cat([zeros, self.bias_candidate])]
 
 
 Cell = Elman | ElmanSigmoid | LSTM | PeepholeLSTM | CoupledLSTM | GRU

@@ -4,10 +4,14 @@ torch's own dropout draws a float a unit, which on a CPU costs as much as a matr
 a unit are enough: the rate is rounded to a multiple of 1/256 and the kept units are scaled by exactly what that rate
 asks for, so the mean stays exact. torch's generator, whose state every checkpoint holds, gives one seed a call; the
 bits follow from it (`kernels/dropping.py`), on the way back once more, so that no mask is kept.
+
+Two kinds drop in larger pieces, so their masks are small and kept: a unit for a whole sequence, a symbol for a whole
+batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,19 +59,63 @@ class _Masked(torch.autograd.Function):
         return masked(gradient, ctx.rate, ctx.seed), None, None
 
 
-class Dropout(nn.Module):
-    """Drop units at random while training (Srivastava et al. 2014); the identity otherwise."""
+class _Dropping(nn.Module):
+    """What all kinds share: a rate, and whether units are drawn by torch's own dropout."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate, self.plain = rate, False
 
-    def forward(self, values: Tensor) -> Tensor:
-        if not self.training or not self.rate:
-            return values
-        if self.plain or values.device.type != "cpu" or values.dtype != torch.float32:
-            return F.dropout(values, self.rate)
-        return _Masked.apply(values, self.rate, int(torch.randint(2**62, ())))
+    def _drops(self) -> bool:
+        return self.training and self.rate > 0
+
+    def _is_torchs(self, values: Tensor) -> bool:
+        return self.plain or values.device.type != "cpu" or values.dtype != torch.float32
+
+    def _draw(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        """A mask, in type and place like `like`."""
+        if self._is_torchs(like):
+            return F.dropout(like.new_ones(shape), self.rate)
+        return dropout_mask(torch.Size(shape), self.rate, _draw_seed())
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+def _draw_seed() -> int:
+    return int(torch.randint(2**62, ()))
+
+
+class Dropout(_Dropping):
+    """Drop units at random while training (Srivastava et al. 2014); the identity otherwise."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self._drops():
+            return values
+        if self._is_torchs(values):
+            return F.dropout(values, self.rate)
+        return _Masked.apply(values, self.rate, _draw_seed())
+
+
+class SharedDropout(_Dropping):
+    """Variational dropout (Gal & Ghahramani 2016): each row has one mask, the same at all its steps."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """(rows, …, size) -> same."""
+        if not self._drops():
+            return values
+        between = [1] * (values.ndim - 2)
+        return values * self._draw((values.shape[0], *between, values.shape[-1]), values)
+
+
+class SymbolDropout(_Dropping):
+    """Whole symbols (Gal & Ghahramani 2016; Merity et al. 2018): one that is dropped is zero wherever it stands."""
+
+    def forward(self, embedded: Tensor, symbols: Tensor, num_symbols: int) -> Tensor:
+        """(…, size) vectors of the (…) symbols, of which there are `num_symbols` -> same."""
+        if not self._drops():
+            return embedded
+        return embedded * F.embedding(symbols, self._draw((num_symbols, 1), embedded))
+
+
+DROPOUTS: dict[str, type[Dropout] | type[SharedDropout]] = {"independent": Dropout, "variational": SharedDropout}

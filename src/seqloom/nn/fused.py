@@ -311,14 +311,20 @@ class _Layer(torch.autograd.Function):
 
 
 def run_layer(
-    cells: Sequence[Cell], inputs: Tensor, states: Sequence[Sequence[Tensor]], lengths: Tensor | None
+    cells: Sequence[Cell],
+    inputs: Tensor,
+    states: Sequence[Sequence[Tensor]],
+    lengths: Tensor | None,
+    hidden_weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """One cell over whole sequences, or a forward and a backward one.
+    """One cell over whole sequences, or a forward and a backward one; `hidden_weights` in place of their own.
 
     -> outputs (batch, time, directions * hidden), the parts of the final state of each direction
     """
     packing = pack(lengths, inputs.shape[0], inputs.shape[1], inputs.device)
     num_parts = len(states[0])
-    tensors = [tensor for cell, state in zip(cells, states, strict=True) for tensor in (*state, *cell.step_weights())]
+    tensors: list[Tensor] = []
+    for cell, state, weight in zip(cells, states, hidden_weights, strict=True):
+        tensors += [*state, *cell.step_weights(weight)]
     outputs, *parts = _Layer.apply(inputs, packing, [type(cell) for cell in cells], num_parts, *tensors)
     return outputs, [parts[index : index + num_parts] for index in range(0, len(parts), num_parts)]

@@ -1,6 +1,7 @@
 """Cells over whole sequences: unrolled in plain sight, or as one operation (`fused.py`).
 
-torch's own compiled loops, where it has the formula, serve when no gradient is wanted and on other devices than a CPU.
+torch's own compiled loops, where it has the formula, serve when no gradient is wanted, on other devices than a CPU, and
+where `trains_fused` says that they are faster.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqloom.nn.cells import CELLS, Cell, Gates, HiddenState, LSTMState, State
 from seqloom.nn.connections import CONNECTIONS
-from seqloom.nn.dropout import Dropout
+from seqloom.nn.dropout import DROPOUTS, Dropout
 from seqloom.nn.fused import run_layer
 from seqloom.nn.masks import length_mask
 
 Watch = Callable[[str, Gates], None]  # called with a layer's name and the gates of all its steps, (batch, time, units)
 
 FUSED_FROM = 256  # units: below it torch's compiled loop trains faster, its steps being too short for calls from Python
+
+
+def trains_fused(cell: Cell, lengths: Tensor | None) -> bool:
+    """Whether `run_fused` trains a cell faster than torch's own loop on a CPU.
+
+    An LSTM over rows without padding it does not, at any size: for those alone torch hands the loop to oneDNN, which
+    lays the weights out once for all steps.
+    """
+    return cell.hidden_size >= FUSED_FROM and not (cell.kernel == "lstm" and lengths is None)
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -42,16 +52,25 @@ class Unrolled(NamedTuple):
 
 
 def unroll(
-    cell: Cell, inputs: Tensor, state: State, lengths: Tensor | None = None, *, backward: bool = False
+    cell: Cell,
+    inputs: Tensor,
+    state: State,
+    lengths: Tensor | None = None,
+    *,
+    backward: bool = False,
+    hidden_weight: Tensor | None = None,
 ) -> Unrolled:
-    """Run a cell over (batch, time, input) step by step, as the textbook draws it; padding leaves the state alone."""
+    """Run a cell over (batch, time, input) step by step, as the textbook draws it; padding leaves the state alone.
+
+    `hidden_weight` is taken in place of the cell's own.
+    """
     projected = cell.project(inputs)  # (batch, time, blocks * hidden)
     num_steps = inputs.shape[1]
     mask = None if lengths is None else length_mask(lengths, num_steps)
     hiddens: list[Tensor] = [inputs.new_empty(0)] * num_steps
     collected: list[Gates] = [{}] * num_steps
     for time in reversed(range(num_steps)) if backward else range(num_steps):
-        new, gates = cell.step(projected[:, time], state)  # type: ignore[arg-type]
+        new, gates = cell.step(projected[:, time], state, hidden_weight)  # type: ignore[arg-type]
         if mask is not None:
             real = mask[:, time, None]
             hiddens[time] = new.hidden * real
@@ -64,25 +83,34 @@ def unroll(
 
 
 def run_fused(
-    cells: Sequence[Cell], inputs: Tensor, states: Sequence[State], lengths: Tensor | None
+    cells: Sequence[Cell],
+    inputs: Tensor,
+    states: Sequence[State],
+    lengths: Tensor | None,
+    hidden_weights: Sequence[Tensor | None] | None = None,
 ) -> tuple[Tensor, list[State]]:
-    """`unroll` as one operation: one cell, or a forward and a backward one.
+    """`unroll` as one operation: one cell, or a forward and a backward one; `hidden_weights` in place of their own.
 
     -> outputs (batch, time, directions * hidden), one final state a direction
     """
-    outputs, finals = run_layer(cells, inputs, states, lengths)
+    outputs, finals = run_layer(cells, inputs, states, lengths, hidden_weights or [None] * len(cells))
     return outputs, [type(state)(*parts) for state, parts in zip(states, finals, strict=True)]
 
 
 def run_compiled(
-    cells: Sequence[Cell], inputs: Tensor, states: Sequence[State], lengths: Tensor | None
+    cells: Sequence[Cell],
+    inputs: Tensor,
+    states: Sequence[State],
+    lengths: Tensor | None,
+    hidden_weights: Sequence[Tensor | None] | None = None,
 ) -> tuple[Tensor, list[State]]:
-    """One layer in torch's own loop: one cell, or a forward and a backward one.
+    """One layer in torch's own loop: one cell, or a forward and a backward one; `hidden_weights` as above.
 
     -> outputs (batch, time, directions * hidden), one final state a direction
     """
     kernel: Any = getattr(torch, cells[0].kernel or "")
-    weights = [tensor for cell in cells for tensor in cell.kernel_weights()]
+    given = hidden_weights or [None] * len(cells)
+    weights = [tensor for cell, hidden in zip(cells, given, strict=True) for tensor in cell.kernel_weights(hidden)]
     initial = [torch.stack(parts) for parts in zip(*states, strict=True)]  # each (directions, batch, hidden)
     settings = (weights, True, 1, 0.0, False, len(cells) == 2)
     if lengths is None:
@@ -102,14 +130,27 @@ def run_compiled(
 
 
 class RecurrentLayer(nn.Module):
-    """One layer in one direction, or in both (the outputs side by side)."""
+    """One layer in one direction, or in both (the outputs side by side).
 
-    def __init__(self, *, cell: str, input_size: int, hidden_size: int, bidirectional: bool = False) -> None:
+    `weight_drop` is the share of weights from state to state left out while training (Merity et al. 2018): one draw a
+    call, for all its rows and steps, whichever way they are computed.
+    """
+
+    def __init__(
+        self,
+        *,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        bidirectional: bool = False,
+        weight_drop: float = 0.0,
+    ) -> None:
         super().__init__()
         self.names = ("forward", "backward") if bidirectional else ("forward",)
         self.plain = False
         kind = CELLS[cell]
         self.cells = nn.ModuleList(kind(input_size=input_size, hidden_size=hidden_size) for _ in self.names)
+        self.weight_dropout = Dropout(weight_drop)
 
     def start(self, like: Tensor) -> list[State]:
         return [cell.start(like) for cell in self._cells()]
@@ -128,13 +169,15 @@ class RecurrentLayer(nn.Module):
         """(batch, time, input) -> (batch, time, directions * hidden), the final state of each direction."""
         cells = self._cells()
         states = self.start(inputs) if states is None else states
+        weights = [self.weight_dropout(cell.weight_hidden) for cell in cells]
         if watch is None and not self.plain:
-            large = cells[0].hidden_size >= FUSED_FROM and torch.is_grad_enabled() and inputs.device.type == "cpu"
-            run_fast = run_fused if large or cells[0].kernel is None else run_compiled
-            return run_fast(cells, inputs, states, lengths)
+            trains = torch.is_grad_enabled() and inputs.device.type == "cpu"
+            fused = cells[0].kernel is None or (trains and trains_fused(cells[0], lengths))
+            run_fast = run_fused if fused else run_compiled
+            return run_fast(cells, inputs, states, lengths, weights)
         runs = []
-        for name, cell, state in zip(self.names, cells, states, strict=True):
-            run = unroll(cell, inputs, state, lengths, backward=name == "backward")
+        for name, cell, state, weight in zip(self.names, cells, states, weights, strict=True):
+            run = unroll(cell, inputs, state, lengths, backward=name == "backward", hidden_weight=weight)
             if watch is not None:
                 watch(name, run.gates)
             runs.append(run)
@@ -149,7 +192,8 @@ class RecurrentLayer(nn.Module):
     def step(self, inputs: Tensor, state: State) -> tuple[State, Gates]:
         """One step of a one-directional layer: (batch, input) -> the next state."""
         cell = self.cell
-        return cell.step(cell.project(inputs), state)  # type: ignore[arg-type]
+        weight = self.weight_dropout(cell.weight_hidden)
+        return cell.step(cell.project(inputs), state, weight)  # type: ignore[arg-type]
 
 
 class RecurrentStack(nn.Module):
@@ -165,6 +209,8 @@ class RecurrentStack(nn.Module):
         bidirectional: bool = False,
         connections: str = "plain",
         dropout: float = 0.0,
+        dropout_kind: str = "independent",
+        weight_drop: float = 0.0,
     ) -> None:
         """`hidden_size` is what a layer gives out: with two directions each has half of it."""
         super().__init__()
@@ -175,12 +221,13 @@ class RecurrentStack(nn.Module):
                 input_size=input_size if index == 0 else hidden_size,
                 hidden_size=each,
                 bidirectional=bidirectional,
+                weight_drop=weight_drop,
             )
             for index in range(num_layers)
         )
         kind = CONNECTIONS[connections]
         self.connections = nn.ModuleList(kind(size=hidden_size, num_seen=index) for index in range(1, num_layers))
-        self.dropout = Dropout(dropout)
+        self.dropout = DROPOUTS[dropout_kind](dropout)
 
     def _connect(self, seen: Sequence[Tensor], output: Tensor) -> Tensor:
         """What the layer above is given; the first layer changes the size, so nothing leads around it."""
