@@ -26,8 +26,8 @@ class PlainTextSettings(Settings):
     """Where running text comes from."""
 
     text: str = Field(
-        description="a file, or a folder read recursively in sorted order; .gz and .xz are unpacked; or recall:30/train, "
-        "lines whose first symbol must be recalled 30 symbols later (recall:1-30/train: after 1 to 30)"
+        description="a file, or a folder read recursively in sorted order; .gz and .xz are unpacked; or a text made to "
+        "measure memory: recall:30/train, where each line ends as it began, with 30 symbols between (1-30: 1 to 30)"
     )
     sentences: Literal["lines", "running"] = Field(
         "lines",

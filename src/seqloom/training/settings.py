@@ -108,9 +108,9 @@ class LanguageTrainingSettings(FittingSettings):
     def _asks(self) -> LanguageTrainingSettings:
         last = self.predict == "last"
         if last and self.batching != "sentences":
-            raise ValueError(f"predict: last asks for the last symbol of a line; batching: {self.batching} has no lines")
+            raise ValueError(f"predict: last needs batching: sentences; batching: {self.batching} knows no lines")
         if self.metric == "accuracy" and not last:
-            raise ValueError("metric: accuracy is measured only where one symbol of a line is asked for (predict: last)")
+            raise ValueError("metric: accuracy is measured only with predict: last")
         if self.metric == "bits_per_character" and last:
-            raise ValueError("metric: bits_per_character is of whole texts; predict: last asks for one symbol of a line")
+            raise ValueError("metric: bits_per_character is of whole texts, not of predict: last; use accuracy or loss")
         return self
