@@ -200,8 +200,8 @@ ABOUT_RECIPES = (
 def _about_reach(rates: Sequence[float], updates: int) -> str:
     return (
         f"Accuracy in percent on lines of each lag, after at most {updates:,} updates of {ROWS} lines, 64 units, Adam "
-        f"at the best of {', '.join(map(str, rates))}; after {GIVE_UP} lags in a row that are not learned, no longer one "
-        "is tried:"
+        f"at the best of {', '.join(map(str, rates))}; after {GIVE_UP} lags in a row that are not learned, no longer "
+        "one is tried:"
     )
 
 
