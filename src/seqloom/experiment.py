@@ -169,7 +169,7 @@ def save_model(folder: Path, recipe: FittedRecipe, task: Any, model: torch.nn.Mo
         "symbols": task.symbols(),
     }
     if isinstance(recipe, LanguageRecipe):
-        config["batching"] = recipe.training.batching
+        config |= {"batching": recipe.training.batching, "predict": recipe.training.predict}
     with folder_written_aside(folder) as aside:
         task.save(aside)
         save_tensors(aside / "model.safetensors", model_tensors(model))

@@ -16,7 +16,7 @@ from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError, one_of
-from seqloom.evaluation.language import MOST_NATS, LanguageReport, TextSize
+from seqloom.evaluation.language import MOST_NATS, LanguageReport, LastSymbolReport, TextSize
 from seqloom.files import read_json
 from seqloom.folders import FORMAT, find_model
 from seqloom.models import LANGUAGE_MODELS
@@ -89,9 +89,18 @@ class Scored:
 class LanguageModel:
     """A trained model of language with everything that turns text into symbols and back."""
 
-    def __init__(self, folder: Path, task: Language, model: Any, decoding: DecodingSettings, batching: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        task: Language,
+        model: Any,
+        decoding: DecodingSettings,
+        batching: str,
+        only_last: bool = False,
+    ) -> None:
+        """`only_last`: it was trained to say the last symbol of a line, and is measured by that."""
         self.folder, self.task, self.model = folder, task, model.eval()
-        self.decoding, self.batching = decoding, batching
+        self.decoding, self.batching, self.only_last = decoding, batching, only_last
 
     @classmethod
     def load(cls, path: str | Path) -> LanguageModel:
@@ -109,6 +118,9 @@ class LanguageModel:
             raise UserError(f"{folder}/config.json: " + one_of("model.kind", kind, LANGUAGE_MODELS))
         if batching not in READINGS:
             raise UserError(f"{folder}/config.json: " + one_of("batching", batching, READINGS))
+        predict = config.get("predict", "all")  # folders from before the setting do not say
+        if predict not in ("all", "last"):
+            raise UserError(f"{folder}/config.json: " + one_of("predict", predict, ["all", "last"]))
         settings = validated(LANGUAGE_MODELS[kind][0], about, f"{folder}/config.json")
         decoding = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
         task = Language.load(folder)
@@ -122,7 +134,7 @@ class LanguageModel:
         check_sizes(settings, weights, str(file))
         model = task.build(settings)
         put_weights(model, weights, str(file))
-        return cls(folder, task, model, decoding, batching)
+        return cls(folder, task, model, decoding, batching, predict == "last")
 
     def size(self) -> str:
         """How large the model is."""
@@ -178,8 +190,10 @@ class LanguageModel:
 
     def evaluate(
         self, corpus: PlainTextSettings, name: str = "test", progress: Callable[[float], None] | None = None
-    ) -> LanguageReport:
-        """How well the model foresees a text."""
+    ) -> LanguageReport | LastSymbolReport:
+        """How well the model foresees a text, or the last symbols of its lines where it was trained for those."""
+        if self.only_last:
+            return self.task.evaluate_last(self.model, name, corpus, progress)
         return self.task.evaluate(self.model, name, corpus, self.batching, progress)
 
     def trace(self, text: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from seqloom.corpus import recall
 from seqloom.corpus.readers import COMPRESSIONS, MAX_LINE_BYTES, blocks_in, content_digest, expand_path, lines_in
 from seqloom.errors import DataError
 from seqloom.settings import Settings
@@ -24,7 +25,10 @@ _VERSION = 2
 class PlainTextSettings(Settings):
     """Where running text comes from."""
 
-    text: str = Field(description="a file, or a folder read recursively in sorted order; .gz and .xz are unpacked")
+    text: str = Field(
+        description="a file, or a folder read recursively in sorted order; .gz and .xz are unpacked; or a text made to "
+        "measure memory: recall:30/train, where each line ends as it began, with 30 symbols between (1-30: 1 to 30)"
+    )
     sentences: Literal["lines", "running"] = Field(
         "lines",
         description=f"lines: a line is a sentence; running: line breaks mean nothing, cut every {CHUNK_WORDS:,} words",
@@ -41,6 +45,8 @@ class PlainTextSettings(Settings):
             value = os.fspath(value)
         if value == "":
             raise ValueError("must not be empty")
+        if isinstance(value, str) and value.startswith(recall.PREFIX):
+            recall.parse_recall(value)  # a wrong spelling is told at once
         return value
 
     @model_validator(mode="after")
@@ -50,11 +56,18 @@ class PlainTextSettings(Settings):
                 raise ValueError(f"share goes from a beginning to a later end within 0 and 1; got {list(self.share)}")
             if self.limit is not None or self.sentences == "running":
                 raise ValueError("share does not go together with limit or sentences: running")
+        if self.text.startswith(recall.PREFIX) and self.sentences == "running":
+            raise ValueError("sentences: running drops line breaks; in a recall text every line stands by itself")
         return self
 
 
 def text_files(settings: PlainTextSettings) -> list[str]:
-    """The files of a corpus in the order they are read; those whose names start with a dot are left out."""
+    """The files of a corpus in the order they are read; those whose names start with a dot are left out.
+
+    A text that is made on the fly has none.
+    """
+    if settings.text.startswith(recall.PREFIX):
+        return []
     path = expand_path(settings.text)
     if not os.path.isdir(path):
         return [path]
@@ -98,7 +111,9 @@ def _cut_out(lines: Iterator[str], first: int, last: int) -> Iterator[str]:
 
 
 def describe(settings: PlainTextSettings) -> str:
-    """A short name for people: "articles.txt.xz", "books (12 files)"."""
+    """A short name for people: "articles.txt.xz", "books (12 files)", "recall:30/train"."""
+    if settings.text.startswith(recall.PREFIX):
+        return settings.text
     path = expand_path(settings.text)
     name = os.path.basename(os.path.normpath(path))
     if not os.path.isdir(path):
@@ -109,7 +124,8 @@ def describe(settings: PlainTextSettings) -> str:
 
 def fingerprint(settings: PlainTextSettings) -> str:
     """A hash of what is read, so that a cache is keyed by content and not by the name or age of a file."""
-    values = settings.model_dump(mode="json", exclude={"text"}, exclude_none=True)
+    made = settings.text.startswith(recall.PREFIX)
+    values = settings.model_dump(mode="json", exclude=set() if made else {"text"}, exclude_none=True)
     digest = hashlib.blake2b(json.dumps([_VERSION, values], sort_keys=True).encode(), digest_size=16)
     for path in text_files(settings):
         suffix = os.path.splitext(path.lower())[1]
@@ -118,6 +134,9 @@ def fingerprint(settings: PlainTextSettings) -> str:
 
 
 def _all_lines(settings: PlainTextSettings) -> Iterator[str]:
+    if settings.text.startswith(recall.PREFIX):
+        yield from recall.recall_lines(recall.parse_recall(settings.text), settings.limit)
+        return
     paths = text_files(settings)
     empty = True
     for path in paths:

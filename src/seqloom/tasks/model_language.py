@@ -26,7 +26,7 @@ from seqloom.batches.shards import TokenSequences, write_shard
 from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_lines, read_parts
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
-from seqloom.evaluation.language import LanguageReport, TextSize
+from seqloom.evaluation.language import LanguageReport, LastSymbolReport, TextSize
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.language import detach
@@ -143,6 +143,37 @@ class Language:
         scored = self.scored(model, lines, batching, progress=progress)
         nll = float(sum(-part.sum() for part in scored))
         return self.report(name, nll, lines, self.size(corpus), batching)
+
+    def evaluate_last(
+        self, model: Any, name: str, corpus: PlainTextSettings, progress: Callable[[float], None] | None = None
+    ) -> LastSymbolReport:
+        """How well the model foresees the last symbol of each line, all but its end."""
+        return self.last_report(model, name, self.encode(corpus), describe(corpus), progress)
+
+    def last_report(
+        self,
+        model: Any,
+        name: str,
+        lines: TokenSequences,
+        described: str,
+        progress: Callable[[float], None] | None = None,
+    ) -> LastSymbolReport:
+        lengths = np.diff(lines.offsets[0 : len(lines) + 1])
+        numbers = np.flatnonzero(lengths > 1)
+        if not len(numbers):
+            raise UserError(f"{described}: there is no line with a symbol to ask for")
+        nll, right, batches = 0.0, 0, sorted_batches(lengths[numbers], TOKENS)
+        for number, some in enumerate(batches):
+            batch = collate_lines([lines[int(i)] for i in numbers[some]], self.first, only_last=True)
+            with torch.inference_mode():
+                features = model(batch.inputs, None, batch.lengths)[0]
+                asked = batch.targets != PAD_ID  # one a row
+                logits, gold = model.output(features[asked]).double(), batch.targets[asked]
+                nll -= float(logits.log_softmax(-1).gather(1, gold[:, None]).sum())
+                right += int((logits.argmax(-1) == gold).sum())
+            if progress is not None:
+                progress((number + 1) / len(batches))
+        return LastSymbolReport(name, nll, len(numbers), right)
 
     def report(self, name: str, nll: float, lines: TokenSequences, size: TextSize, batching: str) -> LanguageReport:
         count = len(lines.tokens)
@@ -263,7 +294,7 @@ class LanguageWork:
         decoding: DecodingSettings | None = None,
     ) -> None:
         self.task, self.settings = task, s
-        self.decoding = decoding or DecodingSettings()
+        self.decoding, self.valid_name = decoding or DecodingSettings(), describe(valid)
         self.train, self.valid = task.encode(train), task.encode(valid)
         self.valid_size = task.size(valid)
         self.cut = self._cut(describe(train), seed)
@@ -273,7 +304,14 @@ class LanguageWork:
     def _cut(self, name: str, seed: int) -> Batches:
         s, first = self.settings, self.task.first
         if s.batching == "sentences":
-            lines = Sentences(self.train, batch_tokens=s.batch_tokens, max_length=s.max_length, seed=seed, first=first)
+            lines = Sentences(
+                self.train,
+                batch_tokens=s.batch_tokens,
+                max_length=s.max_length,
+                seed=seed,
+                first=first,
+                only_last=s.predict == "last",
+            )
             if not lines.sampler.num_examples:
                 raise UserError(
                     f"{name}: no line is left to train on ({lines.sampler.num_dropped} are empty or longer than "
@@ -316,6 +354,8 @@ class LanguageWork:
         self.kept = [tensors[str(index)] for index in range(len(tensors))]
 
     def validate(self, model: Any, *, final: bool = False) -> Validation:
+        if self.settings.predict == "last":
+            return Validation(self.task.last_report(model, "valid", self.valid, self.valid_name).metrics(), [])
         scored = self.task.scored(model, self.valid, self.settings.batching, quick=not final)
         nll = float(sum(-part.sum() for part in scored))
         report = self.task.report("valid", nll, self.valid, self.valid_size, self.settings.batching)
