@@ -39,6 +39,7 @@ LEVELS = {
     "tasks": 9,
     "recipe": 10,
     "predictor": 11,
+    "language": 11,
     "gathering": 11,
     "follower": 12,
     "experiment": 13,

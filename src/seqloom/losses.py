@@ -114,13 +114,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         for start in range(0, half if consistency else 0, pairs):
             end = min(half, start + pairs)
             twins = (slice(start, end), slice(half + start, half + end))
-            logits = [F.linear(features[rows], weight, bias) for rows in twins]
-            gold_logits = sum(part.gather(1, targets[rows, None]) for part, rows in zip(logits, twins, strict=True))
-            one, other, found = agreement_in_place(*logits, consistency / 2)
-            nll += (one + other - gold_logits).sum()
+            first, second = (F.linear(features[rows], weight, bias) for rows in twins)
+            gold_sum = first.gather(1, targets[twins[0], None]) + second.gather(1, targets[twins[1], None])
+            one, other, found = agreement_in_place(first, second, consistency / 2)
+            nll += (one + other - gold_sum).sum()
             log_sums += (one + other).sum()
             apart += found.sum()
-            for rows, part in zip(twins, logits, strict=True):
+            for rows, part in zip(twins, (first, second), strict=True):
                 if grad_features is not None and grad_weight is not None:
                     torch.mm(part, weight, out=grad_features[rows])
                     grad_weight.addmm_(part.T, features[rows])

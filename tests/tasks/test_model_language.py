@@ -23,7 +23,7 @@ from seqloom.text.special import EOS_ID, UNK_ID
 from seqloom.text.tokenizers import TextSettings
 from seqloom.training.journal import read_journal
 
-WORDS = "the green witch of a house sees an old cat and sleeps".split()
+WORDS = ["the", "green", "witch", "of", "a", "house", "sees", "an", "old", "cat", "and", "sleeps"]
 MODELS: dict[str, dict[str, Any]] = {
     "recurrent": {"kind": "recurrent_lm", "cell": "lstm", "size": 6, "hidden_size": 7, "num_layers": 2, "dropout": 0.2},
     "variational": {

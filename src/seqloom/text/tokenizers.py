@@ -143,7 +143,8 @@ class Tokenizer:
         description = json.loads(backend.to_str())
         description["added_tokens"] = []
         if settings.tokenizer == "spaces":  # whoever wrote "<unk>" into the text meant a word that is not known
-            kept = [word for word in sorted(backend.get_vocab(), key=backend.token_to_id) if word != SPACE + UNK]
+            numbers = backend.get_vocab()
+            kept = [word for word in sorted(numbers, key=numbers.__getitem__) if word != SPACE + UNK]
             description["model"]["vocab"] = {word: index for index, word in enumerate(kept)}
         return cls(tokenizers.Tokenizer.from_str(json.dumps(description)), settings)
 
