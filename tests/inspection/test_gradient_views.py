@@ -116,8 +116,17 @@ def test_pictures_are_written(tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_picture_names_its_lines_and_says_what_it_shows(tmp_path: Path) -> None:
-    drawn = Path(draw_gradients([ELMAN, LSTM], tmp_path / "a.svg", beside=("before training", [ELMAN, LSTM]))).read_text()
-    for text in ("lstm, cell", "elman", "before training", "after training", "steps back (k)", "divided by that at k = 0"):
+    drawn = Path(
+        draw_gradients([ELMAN, LSTM], tmp_path / "a.svg", beside=("before training", [ELMAN, LSTM]))
+    ).read_text()
+    for text in (
+        "lstm, cell",
+        "elman",
+        "before training",
+        "after training",
+        "steps back (k)",
+        "divided by that at k = 0",
+    ):
         assert f">{text}" in drawn or text in drawn
     drawn = Path(draw_gradients([LSTM], tmp_path / "b.svg")).read_text()
     assert "singular values" in drawn
