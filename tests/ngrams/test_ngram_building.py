@@ -160,6 +160,20 @@ def test_every_distribution_is_that_of_the_plain_reference(
     np.testing.assert_allclose(found[:, PREDICTED], [reference.chances(c) for c in contexts], rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("min_counts", [[], [1, 1, 2]])
+def test_a_text_whose_discounts_can_be_estimated(min_counts: list[int]) -> None:
+    generator = np.random.default_rng(2)
+    sentences = [(3 + generator.geometric(0.4, generator.integers(0, 9)) % 6).tolist() for _ in range(60)]
+    sentences = [[word for word in sentence if word != EOS_ID] for sentence in sentences]
+    values = settings_of(order=3, min_counts=min_counts)
+    model = build_ngrams(running(sentences), values, NUM_SYMBOLS)
+    assert 3 not in model.degenerate_orders
+    assert 2 not in model.degenerate_orders
+    contexts = [(BOS_ID,), (BOS_ID, A), (A, B), (B, B), (C,), (8, 7)]
+    expected = [Reference(sentences, values).chances(context) for context in contexts]
+    np.testing.assert_allclose(np.exp(model.next(aligned(contexts)))[:, PREDICTED], expected, rtol=1e-9)
+
+
 @settings(max_examples=80, deadline=None)
 @given(texts, texts, choices(), st.integers(1, 9))
 def test_scores_are_what_next_says_and_sum_to_one(
