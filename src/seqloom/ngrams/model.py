@@ -57,7 +57,7 @@ class NGramModel:
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
             lead = min(start, reach)  # what comes before is read again: it is all that the context can hold
             block = tokens[start - lead : start + TOKENS_AT_ONCE].astype(np.int64)
-            result[start : start + TOKENS_AT_ONCE] = self._score(block, start == 0)[lead:]
+            result[start : start + TOKENS_AT_ONCE] = self._score(block, start == lead)[lead:]
         return result
 
     def _score(self, words: np.ndarray, at_begin: bool) -> np.ndarray:
@@ -147,8 +147,10 @@ class NGramModel:
         rest = dict(tensors)
         levels: list[Level] = []
         for length in range(1, settings.order + 1):
-            keys = taken(rest, f"{length}.keys", np.int64, origin) if length > 1 else np.arange(num_symbols)
             log_probabilities = taken(rest, f"{length}.log_probabilities", np.float64, origin)
+            if length == 1 and len(log_probabilities) != num_symbols:
+                raise UserError(f"{origin}: damaged: {len(log_probabilities):,} words, expected {num_symbols:,}")
+            keys = taken(rest, f"{length}.keys", np.int64, origin) if length > 1 else np.arange(num_symbols)
             backoffs = taken(rest, f"{length}.backoffs", np.float64, origin) if length < settings.order else np.empty(0)
             num_contexts = len(levels[-1].keys) if levels else 1
             level = Level(keys, log_probabilities, backoffs)

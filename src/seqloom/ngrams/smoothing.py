@@ -60,8 +60,8 @@ def kneser_ney(
     taken = np.concatenate([[0.0], discounts])[np.minimum(counts, 3)]
     if kept is not None:
         taken = np.where(kept, taken, counts)
-    totals = np.bincount(contexts, counts, num_contexts)
-    rest = np.bincount(contexts, taken, num_contexts)
+    totals = _sum_by(contexts, counts, num_contexts)
+    rest = _sum_by(contexts, taken, num_contexts)
     seen = totals > 0
     totals[~seen] = 1.0
     backoffs = np.where(seen, rest / totals, 1.0)
@@ -86,13 +86,18 @@ def add_k(
         k: added to every count.
         kept: (n-grams,) False where one is dropped; None: all are kept.
     """
-    totals = np.bincount(contexts, counts, num_contexts)
+    totals = _sum_by(contexts, counts, num_contexts)
     seen = totals > 0
     totals += k * num_words
     rest = np.full(num_contexts, k * num_words)
     held = counts
     if kept is not None:
-        rest += np.bincount(contexts, np.where(kept, 0, counts), num_contexts)
+        rest += _sum_by(contexts, np.where(kept, 0, counts), num_contexts)
         held = np.where(kept, counts, 0)
     backoffs = np.where(seen, rest / totals, 1.0)
     return Estimates(held / totals[contexts] + backoffs[contexts] / num_words, backoffs)
+
+
+def _sum_by(contexts: np.ndarray, values: np.ndarray, num_contexts: int) -> np.ndarray:
+    """The sum of the values of each context; `bincount` alone gives whole numbers where there is no value at all."""
+    return np.bincount(contexts, values, num_contexts).astype(np.float64, copy=False)
