@@ -90,9 +90,11 @@ def assert_near(found: Any, expected: Any) -> None:
 
 
 def test_the_kinds_hold_every_model_and_the_tables_are_two() -> None:
-    assert {given["kind"] for given in KINDS.values()} == set(LANGUAGE_MODELS)
+    others = {"ngram_lm", "bidirectional_lm", "masked_lm"}  # counted, or not causal: with tests of their own
+    causal = {kind: both for kind, both in LANGUAGE_MODELS.items() if kind not in others}
+    assert {given["kind"] for given in KINDS.values()} == set(causal)
     assert not LANGUAGE_MODELS.keys() & MODELS.keys()
-    for kind, (settings_kind, model_kind) in LANGUAGE_MODELS.items():
+    for kind, (settings_kind, model_kind) in causal.items():
         assert settings_kind().kind == kind
         assert model_kind.attends is False
     assert set(get_args(CellName)) == set(CELLS)
