@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom import losses
-from seqloom.losses import ROWS_AT_A_TIME, plain_cross_entropy, projected_cross_entropy
+from seqloom.losses import (
+    ROWS_AT_A_TIME,
+    agreement_in_place,
+    consistent_cross_entropy,
+    plain_agreement,
+    plain_consistent_cross_entropy,
+    plain_cross_entropy,
+    projected_cross_entropy,
+)
 
 SYMBOLS, SIZE = 13, 5
 
@@ -195,3 +203,49 @@ def test_single_precision_is_as_exact_as_it_can_be(smoothing: float) -> None:
         loss, nll = loss_of(*leaves, targets, smoothing)
         found.append([t.double() for t in (loss.detach(), nll, *torch.autograd.grad(loss, leaves))])
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-4)
+
+
+# -- two passes that should agree ------------------------------------------------------------------------------------
+
+
+def test_disagreement_by_hand() -> None:
+    """1/4 and 3/4 against halves: KL both ways by the definition."""
+    first, second = torch.tensor([[0.0, math.log(3)]]), torch.zeros(1, 2)
+    there = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
+    back = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
+    assert plain_agreement(first, second).item() == pytest.approx(there + back)
+    assert plain_agreement(first, first + 7).item() == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS_AT_A_TIME // 2 - 1, ROWS_AT_A_TIME // 2, ROWS_AT_A_TIME + 1])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_consistent_equals_plain(rows: int, smoothing: float, bias: bool, dtype: torch.dtype) -> None:
+    features, weight, offset, targets = case(2 * rows, bias, dtype)
+    leaves = [features, weight] if offset is None else [features, weight, offset]
+    plain = plain_consistent_cross_entropy(features, weight, offset, targets[:rows], smoothing, 5.0)
+    fast = consistent_cross_entropy(features, weight, offset, targets[:rows], smoothing, 5.0)
+    exact = {"rtol": 2e-4, "atol": 2e-4} if dtype == torch.float32 else {}
+    torch.testing.assert_close(tuple(fast), tuple(plain), **exact)
+    torch.testing.assert_close(
+        torch.autograd.grad(0.7 * fast.loss, leaves), torch.autograd.grad(0.7 * plain.loss, leaves), **exact
+    )
+
+
+def test_equal_passes_cost_what_one_pass_costs() -> None:
+    features, weight, offset, targets = case(4)
+    twice = consistent_cross_entropy(features.repeat(2, 1), weight, offset, targets, 0.1, 5.0)
+    once = projected_cross_entropy(features, weight, offset, targets, 0.1)
+    torch.testing.assert_close(tuple(twice), tuple(once))
+
+
+def test_the_compiled_gradient_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    first, second = 3 * torch.randn(2, 7, 5003)
+    compiled, plain = (first.clone(), second.clone()), (first.clone(), second.clone())
+    found = agreement_in_place(*compiled, 2.5)
+    monkeypatch.setattr(losses, "can_compile", lambda: False)
+    expected = agreement_in_place(*plain, 2.5)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(compiled, plain, rtol=1e-3, atol=1e-6)

@@ -27,6 +27,7 @@ LEVELS = {
     "batches": 3,
     "kernels": 3,
     "vectors": 4,  # may use kernels and batches
+    "ngrams": 4,
     "nn": 4,
     "models": 5,
     "losses": 6,
@@ -38,6 +39,7 @@ LEVELS = {
     "tasks": 9,
     "recipe": 10,
     "predictor": 11,
+    "language": 11,
     "gathering": 11,
     "follower": 12,
     "experiment": 13,
@@ -59,6 +61,7 @@ WITHOUT_TORCH = (
     "corpus",
     "text",
     "vectors",
+    "ngrams",
     "decoding.settings",
     "evaluation",
     "inspection",

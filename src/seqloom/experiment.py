@@ -17,21 +17,21 @@ from seqloom.corpus.plain import describe as describe_plain
 from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, write_atomically
+from seqloom.folders import FORMAT, task_of
 from seqloom.follower import follow_run
 from seqloom.gathering import gathered, launched, prepared
-from seqloom.folders import FORMAT, task_of
 from seqloom.language import LanguageModel
 from seqloom.predictor import Predictor
-from seqloom.recipe import FittedRecipe, LanguageRecipe, Recipe, load_recipe, recipe_text
+from seqloom.recipe import FittedRecipe, LanguageRecipe, NGramRecipe, Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
 from seqloom.tasks.contextual import READERS
+from seqloom.tasks.count_ngrams import train_ngrams
 from seqloom.tasks.embed import train_vectors
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
 from seqloom.training.loop import Progressed, fit
 from seqloom.training.memory import peak_memory
 from seqloom.training.progress import duration, say
 from seqloom.vectors.table import WordVectors
-
 
 Trained = Predictor | WordVectors | LanguageModel
 
@@ -65,7 +65,7 @@ def train(
         return _load(run)
     if recipe.task == "embed":
         return train_vectors(recipe, run, resume=resume)
-    assert isinstance(recipe, FittedRecipe)
+    assert isinstance(recipe, FittedRecipe | NGramRecipe)
     task_kind = TASKS[recipe.task][0]
 
     # prepare
@@ -76,6 +76,9 @@ def train(
         task = task_kind.learn(recipe.data.train, recipe.text, recipe.model)
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
+    if isinstance(recipe, NGramRecipe):
+        train_ngrams(recipe, run, task)
+        return _load(run)
     work, model = prepared(recipe, task, say)
     write_atomically(run / "data.json", json.dumps(work.summary(), indent=2))
     say(work.told())
@@ -173,7 +176,7 @@ def save_model(folder: Path, recipe: FittedRecipe, task: Any, model: torch.nn.Mo
         "symbols": task.symbols(),
     }
     if isinstance(recipe, LanguageRecipe):
-        config["batching"] = recipe.training.batching
+        config |= {"batching": recipe.training.batching, "predict": recipe.training.predict}
     with folder_written_aside(folder) as aside:
         task.save(aside)
         save_tensors(aside / "model.safetensors", model_tensors(model))

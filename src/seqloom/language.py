@@ -16,11 +16,13 @@ from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError, one_of
-from seqloom.evaluation.language import MOST_NATS, LanguageReport, TextSize
+from seqloom.evaluation.language import MOST_NATS, LanguageReport, LastSymbolReport, TextSize
 from seqloom.evaluation.masked import MaskedReport
 from seqloom.files import read_json
 from seqloom.folders import FORMAT, find_model
 from seqloom.models import LANGUAGE_MODELS
+from seqloom.models.ngram_lm import NGramLanguageModel
+from seqloom.ngrams.model import NGramModel
 from seqloom.settings import validated
 from seqloom.tasks.guessing import refuse_guessing
 from seqloom.tasks.model_language import READINGS, Language
@@ -89,9 +91,18 @@ class Scored:
 class LanguageModel:
     """A trained model of language with everything that turns text into symbols and back."""
 
-    def __init__(self, folder: Path, task: Language, model: Any, decoding: DecodingSettings, batching: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        task: Language,
+        model: Any,
+        decoding: DecodingSettings,
+        batching: str,
+        only_last: bool = False,
+    ) -> None:
+        """`only_last`: it was trained to say the last symbol of a line, and is measured by that."""
         self.folder, self.task, self.model = folder, task, model.eval()
-        self.decoding, self.batching = decoding, batching
+        self.decoding, self.batching, self.only_last = decoding, batching, only_last
 
     @classmethod
     def load(cls, path: str | Path) -> LanguageModel:
@@ -109,18 +120,28 @@ class LanguageModel:
             raise UserError(f"{folder}/config.json: " + one_of("model.kind", kind, LANGUAGE_MODELS))
         if batching not in READINGS:
             raise UserError(f"{folder}/config.json: " + one_of("batching", batching, READINGS))
+        predict = config.get("predict", "all")  # folders from before the setting do not say
+        if predict not in ("all", "last"):
+            raise UserError(f"{folder}/config.json: " + one_of("predict", predict, ["all", "last"]))
         settings = validated(LANGUAGE_MODELS[kind][0], about, f"{folder}/config.json")
         decoding = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
         task = Language.load(folder)
+        if kind == "ngram_lm":
+            counted = NGramModel.load(folder)
+            if counted.num_symbols != len(task.tokenizer):
+                raise UserError(f"{folder}: n-grams of {counted.num_symbols:,} symbols, but a tokenizer of others")
+            return cls(folder, task, NGramLanguageModel(counted), decoding, batching)
         file = folder / "model.safetensors"
         weights = load_tensors(file)
         check_sizes(settings, weights, str(file))
         model = task.build(settings)
         put_weights(model, weights, str(file))
-        return cls(folder, task, model, decoding, batching)
+        return cls(folder, task, model, decoding, batching, predict == "last")
 
     def size(self) -> str:
         """How large the model is."""
+        if isinstance(self.model, NGramLanguageModel):
+            return f"{sum(self.model.ngrams.num_ngrams()):,} n-grams"
         return f"{sum(weight.numel() for weight in self.model.parameters()):,} parameters"
 
     def __call__(self, prompt: str = "", **decoding: Any) -> Generated:
@@ -141,8 +162,8 @@ class LanguageModel:
         refuse_guessing(self.model, "go on with a text")
         settings = self.decoding.overridden(decoding)
         symbols = self.task.tokenizer.encode(prompt)
-        room = settings.max_length
-        settings = settings.model_copy(update={"max_ratio": 1.0, "n_best": 1})
+        room = settings.max_length + 1  # and the end
+        settings = settings.model_copy(update={"max_length": room, "max_ratio": 1.0, "n_best": 1})
         if settings.method == "beam":
             settings = settings.model_copy(update={"n_best": count, "beam_size": max(count, settings.beam_size)})
             found = decode(Continuation(self.model), prompts(symbols, self.task.first, 1, room), settings)[0]
@@ -173,8 +194,10 @@ class LanguageModel:
 
     def evaluate(
         self, corpus: PlainTextSettings, name: str = "test", progress: Callable[[float], None] | None = None
-    ) -> LanguageReport | MaskedReport:
-        """How well the model foresees a text."""
+    ) -> LanguageReport | LastSymbolReport | MaskedReport:
+        """How well the model foresees a text, or the last symbols of its lines where it was trained for those."""
+        if self.only_last:
+            return self.task.evaluate_last(self.model, name, corpus, progress)
         return self.task.evaluate(self.model, name, corpus, self.batching, progress)
 
     def trace(self, text: str) -> Any:
@@ -183,6 +206,8 @@ class LanguageModel:
         from seqloom.inspection.trace import Trace
 
         ids = self.task.tokenizer.encode(text)
+        if isinstance(self.model, NGramLanguageModel):
+            raise UserError("n-grams have neither gates nor heads; 'seqloom score' tells what they make of a text")
         if not ids:
             raise UserError("there is nothing to look at: give a text")
         labels = self.task.tokenizer.labels(ids)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.powers import powers
 
@@ -47,20 +48,85 @@ def powers_in_place(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return raised, largest, raised.sum(-1, keepdim=True)
 
 
+def plain_agreement(first: Tensor, second: Tensor) -> Tensor:
+    """(rows, symbols) logits of two passes -> how far they disagree: KL of one from the other and back, summed."""
+    ours, theirs = first.log_softmax(-1), second.log_softmax(-1)
+    return ((ours.exp() - theirs.exp()) * (ours - theirs)).sum()
+
+
+def plain_consistent_cross_entropy(
+    features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, consistency: float
+) -> SymbolLoss:
+    """R-Drop (Liang et al. 2021, eq. 4, halved): the mean loss of two passes, and a quarter of their disagreement.
+
+    features (2 * rows, d): the same rows twice, read with other units dropped; targets (rows,).
+    """
+    loss, nll = plain_cross_entropy(features, weight, bias, targets.repeat(2), smoothing)
+    apart = plain_agreement(*F.linear(features, weight, bias).chunk(2))
+    return SymbolLoss((loss + consistency / 2 * apart) / 2, nll / 2)
+
+
+def agreement_in_place(first: Tensor, second: Tensor, strength: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of two passes become their part of the gradient, gold symbols left out (`kernels/agreement.py`).
+
+    -> log-sums of both (rows, 1) each, the disagreement of each row (rows,)
+    """
+    difference = first - second
+    (raised, largest, sums), (other, other_largest, other_sums) = powers_in_place(first), powers_in_place(second)
+    log_sums, other_log_sums = largest + sums.log(), other_largest + other_sums.log()
+    shift = log_sums - other_log_sums
+    if first.device.type == "cpu" and first.dtype == torch.float32 and can_compile():
+        found = first.new_empty(first.shape[0])
+        both = torch.stack([sums[:, 0], other_sums[:, 0]]).numpy()
+        shifts = shift[:, 0].numpy()
+        agree(raised.numpy(), other.numpy(), difference.numpy(), both, shifts, strength, found.numpy())
+        return log_sums, other_log_sums, found
+    difference -= shift
+    raised /= sums
+    other /= other_sums
+    mean, other_mean = (raised * difference).sum(-1, keepdim=True), (other * difference).sum(-1, keepdim=True)
+    apart = raised - other
+    raised += strength * (raised * (difference - mean) + apart)
+    other += strength * (other * (other_mean - difference) - apart)
+    return log_sums, other_log_sums, (mean - other_mean)[:, 0]
+
+
 class _ProjectedCrossEntropy(torch.autograd.Function):
     """Gradients are computed on the way forward, chunk by chunk; backward only scales them."""
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        consistency: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
-        num_symbols = weight.shape[0]
+        num_symbols, half = weight.shape[0], features.shape[0] // 2
         want_gradient = any(ctx.needs_input_grad[:3])
         grad_features = torch.empty_like(features) if want_gradient else None
         grad_weight = torch.zeros_like(weight) if want_gradient else None
         grad_bias = torch.zeros_like(bias) if want_gradient and bias is not None else None
-        log_sums, nll = features.new_zeros(()), features.new_zeros(())
-        for start in range(0, features.shape[0], ROWS_AT_A_TIME):
+        log_sums, nll, apart = features.new_zeros(3).unbind()
+        pairs = max(1, ROWS_AT_A_TIME // 2)
+        for start in range(0, half if consistency else 0, pairs):
+            end = min(half, start + pairs)
+            twins = (slice(start, end), slice(half + start, half + end))
+            first, second = (F.linear(features[rows], weight, bias) for rows in twins)
+            gold_sum = first.gather(1, targets[twins[0], None]) + second.gather(1, targets[twins[1], None])
+            one, other, found = agreement_in_place(first, second, consistency / 2)
+            nll += (one + other - gold_sum).sum()
+            log_sums += (one + other).sum()
+            apart += found.sum()
+            for rows, part in zip(twins, (first, second), strict=True):
+                if grad_features is not None and grad_weight is not None:
+                    torch.mm(part, weight, out=grad_features[rows])
+                    grad_weight.addmm_(part.T, features[rows])
+                    if grad_bias is not None:
+                        grad_bias += part.sum(0)
+        for start in range(0, 0 if consistency else features.shape[0], ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
             chunk, gold = features[rows], targets[rows, None]
             logits = F.linear(chunk, weight, bias)  # (rows, symbols)
@@ -91,14 +157,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad_bias.index_add_(0, targets, features.new_full((len(targets),), smoothing - 1))
                 grad_bias -= uniform * features.shape[0]
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+        ctx.scale = 0.5 if consistency else 1.0
+        if consistency:
+            loss, nll = (loss + consistency / 2 * apart) / 2, nll / 2
         ctx.mark_non_differentiable(nll)
         return loss.clone() if loss is nll else loss, nll
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        grads = [None if grad is None else grad * grad_loss for grad in ctx.saved_tensors]
-        return (*grads, None, None)
+        grads = [None if grad is None else grad * (ctx.scale * grad_loss) for grad in ctx.saved_tensors]
+        return (*grads, None, None, None)
 
 
 def projected_cross_entropy(
@@ -106,3 +175,11 @@ def projected_cross_entropy(
 ) -> SymbolLoss:
     """`plain_cross_entropy` without ever holding all logits: equal value, equal gradients, a fraction of the memory."""
     return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, targets, smoothing))
+
+
+def consistent_cross_entropy(
+    features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, consistency: float
+) -> SymbolLoss:
+    """`plain_consistent_cross_entropy` without ever holding all logits."""
+    twice = targets.repeat(2)
+    return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, twice, smoothing, consistency))

@@ -110,6 +110,15 @@ class EmbeddingRecipe(Recipe):
     training: VectorTrainingSettings = VectorTrainingSettings()
 
 
+class NGramRecipe(Recipe):
+    """What comes next in a text, from counts: there is nothing to train."""
+
+    data: TextDataSettings
+    text: TextSettings = TextSettings()
+    training: None = None
+    decoding: DecodingSettings = DecodingSettings(method="sample", unknown="forbid")
+
+
 def _translators() -> dict[str, type[ModelSettings]]:
     from seqloom.models import MODELS  # with torch, which words as vectors do without
 
@@ -136,6 +145,8 @@ def recipe_from(values: Mapping[str, Any], origin: str = "recipe") -> Recipe:
         raise RecipeError([one_of("task", task, RECIPES)], origin)
     recipe_kind, kinds = RECIPES[task][0], RECIPES[task][1]()
     given = values.get("model", {})
+    if task == "model_language" and isinstance(given, Mapping) and given.get("kind") == "ngram_lm":
+        recipe_kind = NGramRecipe
     problems: list[str] = []
     model = ModelSettings()
     if not isinstance(given, Mapping):
@@ -177,6 +188,10 @@ def _language_contradictions(recipe: LanguageRecipe) -> list[str]:
     if recipe.model.kind == "bidirectional_lm" and s.batching != "sentences":
         problems.append(
             f"training.batching: {s.batching} has no end to read back from; a bidirectional_lm needs sentences"
+        )
+    if recipe.model.kind in ("bidirectional_lm", "masked_lm") and s.predict == "last":
+        problems.append(
+            f"training.predict: last is for models that say the next symbol; a {recipe.model.kind} does not"
         )
     if recipe.model.kind == "masked_lm" and s.metric != "loss":
         problems.append(

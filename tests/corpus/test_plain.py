@@ -135,3 +135,55 @@ def test_the_fingerprint_follows_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "y" / "b").write_text("")
     assert fingerprint(first) != fingerprint(text(tmp_path / "y"))
     assert len(text_files(first)) == 2
+
+
+# -- parts of a text, and texts that are made ------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=("Cs",)), max_size=8), min_size=1),
+    st.integers(0, 9),
+    st.integers(1, 10),
+)
+def test_shares_put_together_are_the_text(lines: list[str], first: int, more: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.txt")
+        path.write_bytes("".join(line + "\n" for line in lines).encode())
+        whole = "".join(plain.read_parts(text(path)))
+        cut = min(1.0, (first + more) / 10)
+        parts = [(0.0, cut)] + ([(cut, 1.0)] if cut < 1 else [])
+        assert "".join("".join(plain.read_parts(text(path, share=part))) for part in parts) == whole
+        assert len("".join(plain.read_parts(text(path, share=(0.0, cut))))) == int(cut * len(whole))
+
+
+def test_a_share_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abcd\nefgh\n")
+    assert list(read_lines(text(tmp_path / "a.txt", share=(0, 0.7)))) == ["abcd", "ef"]
+    assert list(plain.read_parts(text(tmp_path / "a.txt", share=(0.7, 1)))) == ["gh\n"]
+    assert fingerprint(text(tmp_path / "a.txt", share=(0, 0.7))) != fingerprint(text(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"share": (0.5, 0.5)}, "share goes from a beginning to a later end within 0 and 1"),
+        ({"share": (0, 1.5)}, "share goes from a beginning"),
+        ({"share": (0, 1), "limit": 3}, "share does not go together with limit"),
+    ],
+)
+def test_shares_that_make_no_sense(tmp_path: Path, more: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        text(tmp_path / "a.txt", **more)
+
+
+def test_sentences_of_the_grammar_are_a_text() -> None:
+    english = list(read_lines(validated(PlainTextSettings, {"text": "grammar:en/valid", "limit": 5})))
+    pairs = list(readers.read_pairs(readers.CorpusSettings(grammar="en-es", split="valid", size=5)))
+    assert english == [pair.source for pair in pairs]
+    spanish = validated(PlainTextSettings, {"text": "grammar:es/valid", "limit": 5})
+    assert list(read_lines(spanish)) == [pair.target for pair in pairs]
+    assert describe(spanish) == "grammar:es/valid"
+    assert text_files(spanish) == []
+    for wrong, message in {"grammar:de/train": "one of en, es, fr", "grammar:en/tain": "split"}.items():
+        with pytest.raises(RecipeError, match=message):
+            validated(PlainTextSettings, {"text": wrong})

@@ -179,6 +179,7 @@ def test_the_same_pieces_in_another_context_are_other_vectors(data: dict[str, An
     batch = collate_pairs(ids, [[4], [4]], task.context.batch(texts, task.source))
     features = model(batch)
     assert not torch.allclose(features[0], features[1])
+    torch.testing.assert_close(model(batch.doubled()), torch.cat([features, features]))
     part = batch.part(1, 2)
     torch.testing.assert_close(model(part)[0], features[1])
     with pytest.raises(AssertionError, match="reads every source twice"):

@@ -240,6 +240,7 @@ def test_a_word_in_two_contexts(runs: dict[str, Path], tmp_path: Path) -> None:
         ("bidirectional_lm", {"batching": "windows"}, "a bidirectional_lm needs sentences"),
         ("masked_lm", {"batching": "stream"}, "a masked_lm has none: use windows"),
         ("masked_lm", {"batching": "windows", "length": 30}, "training.length 30 is longer than model.context 12"),
+        ("bidirectional_lm", {"predict": "last"}, "last is for models that say the next symbol"),
         ("masked_lm", {"metric": "perplexity"}, "a masked_lm has only a loss: set loss"),
     ],
 )

@@ -50,6 +50,10 @@ class ContextBatch:
     first: Tensor
     last: Tensor
 
+    def doubled(self) -> ContextBatch:
+        """Every row a second time, after all others."""
+        return ContextBatch(*(torch.cat([part, part]) for part in (self.symbols, self.lengths, self.first, self.last)))
+
     def part(self, rows: slice, source: int) -> ContextBatch:
         """Some rows, without the padding that only the others needed; `source` is the width of theirs."""
         lengths = self.lengths[rows]
@@ -84,6 +88,14 @@ class PairBatch(SourceBatch):
     def num_tokens(self) -> int:
         """Real target symbols, EOS included: what the loss is averaged over."""
         return int(self.target_lengths.sum())
+
+    def doubled(self) -> PairBatch:
+        """Every row a second time, after all others."""
+        twice = (
+            tensor.repeat(2, *[1] * (tensor.dim() - 1))
+            for tensor in (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
+        )
+        return PairBatch(*twice, context=None if self.context is None else self.context.doubled())
 
     def part(self, number: int, of: int) -> PairBatch:
         """Every `of`-th row from `number` on, without the padding that only the others needed; may have no row."""

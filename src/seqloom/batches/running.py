@@ -174,13 +174,22 @@ class LineLengths:
 class Sentences:
     """Lines of similar length together."""
 
-    def __init__(self, lines: TokenSequences, *, batch_tokens: int, max_length: int, seed: int, first: int) -> None:
-        self.lines, self.first = lines, first
+    def __init__(
+        self,
+        lines: TokenSequences,
+        *,
+        batch_tokens: int,
+        max_length: int,
+        seed: int,
+        first: int,
+        only_last: bool = False,
+    ) -> None:
+        self.lines, self.first, self.only_last = lines, first, only_last
         self.sampler = BucketSampler(LineLengths(lines), batch_tokens=batch_tokens, seed=seed, max_length=max_length)
 
     def batches_from(self, position: Position) -> Iterator[tuple[Position, TextBatch]]:
         for after, indices in self.sampler.batches_from(position):
-            yield after, collate_lines([self.lines[index] for index in indices], self.first)
+            yield after, collate_lines([self.lines[index] for index in indices], self.first, self.only_last)
 
     def batches_per_epoch(self) -> float:
         return self.sampler.batches_per_epoch()
@@ -189,7 +198,13 @@ class Sentences:
         return self.sampler.epochs_done(position)
 
 
-def collate_lines(lines: Sequence[Ids], first: int) -> TextBatch:
-    """Lines with their end symbols -> one batch."""
+def collate_lines(lines: Sequence[Ids], first: int, only_last: bool = False) -> TextBatch:
+    """Lines with their end symbols -> one batch; `only_last`: all that must be said is the symbol before the end."""
+    if only_last:
+        assert all(len(line) > 1 for line in lines), "an empty line has no last symbol"
+        lines = [line[:-1] for line in lines]
     lengths = torch.tensor([len(line) for line in lines])
-    return TextBatch(padded([line[:-1] for line in lines], before=first), padded(lines), lengths)
+    targets = padded(lines)
+    if only_last:
+        targets = targets.masked_fill(torch.arange(targets.shape[1]) != lengths[:, None] - 1, PAD_ID)
+    return TextBatch(padded([line[:-1] for line in lines], before=first), targets, lengths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -89,7 +89,7 @@ def generate(
         "seed": seed,
         "unknown": "keep" if unknown else None,
     }
-    decoding = {name: value for name, value in named.items() if value is not None}
+    decoding: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if beam_size is not None:
         decoding.setdefault("method", "beam")
     decoding = apply_overrides(decoding, overrides)

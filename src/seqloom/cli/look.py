@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-ViewName = Literal["attention", "contexts", "gates", "heads", "lengths", "neighbours", "pca", "projection"]
+ViewName = Literal["attention", "contexts", "gates", "gradients", "heads", "lengths", "neighbours", "pca", "projection"]
 VIEWS = {
     "attention": "which source words each target word was made from; every head of a Transformer",
     "contexts": "one word in several texts: how alike a language model's vectors of it are, layer by layer",
     "gates": "what a recurrent layer's gates did at each step",
+    "gradients": "how far back the loss of a language model reaches, for one or several models",
     "heads": "what each head of a Transformer looks at, and how much the model needs it",
     "lengths": "quality against sentence length, for one or several models",
     "neighbours": "the words nearest to some words, of word vectors",
@@ -22,6 +23,7 @@ OPTIONS = {
     "attention": ("target", "all-heads", "site", "layer", "head"),
     "contexts": ("layer",),
     "gates": ("target", "side", "layer", "direction"),
+    "gradients": ("compare", "data", "test", "steps", "count", "layer", "untrained"),
     "heads": ("data", "test", "sentences"),
     "lengths": ("compare", "data", "test"),
     "neighbours": ("count",),
@@ -33,6 +35,7 @@ TEXTS = {
     "attention": "one text in quotes",
     "contexts": "a word, and texts that it stands in",
     "gates": "one text in quotes",
+    "gradients": "one text in quotes",
     "neighbours": "words",
     "pca": "the name of a section of an analogy file, or a part of it",
     "projection": "words to be named in the picture",
@@ -63,6 +66,8 @@ def look(
     method: Literal["pca", "tsne"] | None = None,
     most: int | None = None,
     colours: Literal["groups", "frequency"] | None = None,
+    steps: int | None = None,
+    untrained: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
     """Look inside a model: on the terminal, or drawn into a file.
 
@@ -78,11 +83,12 @@ def look(
         A model folder or a run folder; for word vectors also a file of word2vec, GloVe or fastText.
     view
         attention: who looks at whom in one sentence. contexts: the vectors of one word in several texts, from a
-        language model. gates: gate activations over time. heads: what each head does over many sentences. lengths:
-        quality against length. Of word vectors, neighbours: the nearest words. pca: pairs of words and the step from
-        one to the other. projection: words in a plane.
+        language model. gates: gate activations over time. gradients: how far back the loss of a language model reaches.
+        heads: what each head does over many sentences. lengths: quality against length. Of word vectors, neighbours:
+        the nearest words. pca: pairs of words and the step from one to the other. projection: words in a plane.
     texts
         attention, gates: the text to answer while being watched. contexts: a word, then texts that it stands in.
+        gradients: a text, every symbol of which is asked for (default: symbols of the run's validation data).
         neighbours: words. pca: a section of an analogy file, such as countries. projection: words to be named; without
         any, frequent ones are.
     save
@@ -95,7 +101,8 @@ def look(
         attention: heads of the encoder, of the decoder among its own words, or across from decoder to source (cross).
     layer
         attention: the mean of a layer's heads, from 0 (site: cross). contexts: whose vectors are drawn as points, 0 for
-        those without context (the last). gates: which layer (0).
+        those without context (the last). gates: which layer (0). gradients: which layer (all; the last, of several
+        models).
     head
         attention: one head of that layer, from 0.
     side
@@ -103,22 +110,26 @@ def look(
     direction
         gates: which direction of a bidirectional layer (forward).
     data
-        heads, lengths: data as in `seqloom evaluate`; default: of the run's recipe, its validation data for heads, its
-        first test data for lengths.
+        gradients, heads, lengths: data as in `seqloom evaluate`; default: of the run's recipe, its first test data for
+        lengths, its validation data for the others.
     test
-        heads, lengths: name of a test corpus of the recipe, or `all` of them together.
+        gradients, heads, lengths: name of a test corpus of the recipe, or `all` of them together.
     sentences
         heads: how many to measure (100).
     compare
-        lengths: further models to draw into the same plot; may be repeated.
+        gradients, lengths: further models to draw into the same plot; may be repeated.
     count
-        neighbours: how many of each word (10).
+        neighbours: how many of each word (10). gradients: at how many places of the text (256).
     method
         projection: pca (default) or tsne, which shows groups and takes its time.
     most
         projection: how many of the most frequent words are drawn. pca: how many pairs (25).
     colours
         projection: by groups of like words (default) or by frequency.
+    steps
+        gradients: how far back to look (50).
+    untrained
+        gradients: also of the same networks as they began, before training.
     """
     from seqloom.cli.output import note
 
@@ -138,6 +149,8 @@ def look(
         "method": method,
         "most": most,
         "colours": colours,
+        "steps": steps,
+        "untrained": untrained,
     }
     _check(
         view, texts, {name for name, value in given.items() if value is not None and value is not False and value != ()}
@@ -154,6 +167,8 @@ def look(
         shown = _projection(model, texts, method or "pca", most, colours or "groups", save)
     elif view == "lengths":
         shown = _lengths([model, *compare], data, test, save)
+    elif view == "gradients":
+        shown = _gradients([model, *compare], texts, data, test, steps, count, layer, untrained, save)
     elif view == "heads":
         shown = _heads(model, data, test, SENTENCES if sentences is None else sentences, save)
     elif view == "contexts":
@@ -319,6 +334,84 @@ def _gates(
 
     trace = _trace(model, "gates", texts, target)
     return draw_gates(trace, save, side=side, layer=layer, direction=direction, colour=use_colour())
+
+
+def _gradients(
+    models: list[Path],
+    texts: tuple[str, ...],
+    data: tuple[str, ...],
+    test: str | None,
+    steps: int | None,
+    count: int | None,
+    layer: int | None,
+    untrained: bool,
+    save: Path | None,
+) -> str:
+    from seqloom.errors import UserError
+    from seqloom.inspection.gradients import draw_gradients
+    from seqloom.language import LanguageModel
+    from seqloom.tasks.gradients import POSITIONS, STEPS, asked_of_corpus, asked_of_text, measure_gradients
+    from seqloom.training.progress import Progress
+
+    steps, count = STEPS if steps is None else steps, POSITIONS if count is None else count
+    if not 1 <= steps <= 10_000 or count < 1:
+        raise UserError(f"--steps must be 1 to 10,000 and --count at least 1; got {steps} and {count}")
+    if len(texts) > 1 or (texts and (data or test)):
+        raise UserError("look gradients takes one text in quotes, or data (--data, --test)")
+    found, fresh = [], []
+    for path in models:
+        loaded = LanguageModel.load(path)
+        if texts:
+            asked, sample = asked_of_text(loaded.task, texts[0]), "every symbol of the text"
+        else:
+            ((name, corpus),) = _texts(path, data, test).items()
+            asked = asked_of_corpus(loaded.task, corpus, loaded.batching, loaded.only_last, count)
+            sample = f"{len(asked):,} places in {name}"
+        both = [(found, loaded.model), *([(fresh, _before_training(path, loaded))] if untrained else [])]
+        for kept, model in both:
+            with Progress(f"measuring {_name(path)}") as bar:
+                kept.append(
+                    measure_gradients(
+                        model,
+                        asked,
+                        steps=steps,
+                        name=_name(path),
+                        sample=sample,
+                        progress=lambda share, bar=bar: bar.update(share, ""),  # type: ignore[misc]
+                    )
+                )
+    return draw_gradients(found, save, layer=layer, beside=("before training", fresh) if untrained else None)
+
+
+def _before_training(path: Path, loaded: Any) -> Any:
+    """The network as the run began it: the same settings and the same seed."""
+    import torch
+
+    from seqloom.errors import UserError
+    from seqloom.folders import find_model
+    from seqloom.recipe import load_recipe
+
+    recipe = find_model(path).parent / "recipe.yaml"
+    if not recipe.is_file():
+        raise UserError(f"{path}: a model folder does not know how it began; give its run folder, or no --untrained")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(load_recipe(recipe).seed)
+        return loaded.task.build(loaded.model.settings)
+
+
+def _texts(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:
+    """One text by its name: what --data or --test says, else the validation text of the run's recipe."""
+    from seqloom.corpus.plain import PlainTextSettings, describe
+    from seqloom.errors import UserError
+    from seqloom.settings import validated
+
+    if len(data) > 1 or test == "all":
+        raise UserError("look gradients takes one text at a time")
+    if data and test is None:
+        text = validated(PlainTextSettings, {"text": data[0]}, "--data")
+    else:
+        (text,) = _corpora(model, data, test).values()
+    return {describe(text): text}
 
 
 def _heads(model: Path, data: tuple[str, ...], test: str | None, sentences: int, save: Path | None) -> str:

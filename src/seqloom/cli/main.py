@@ -16,6 +16,7 @@ VERBS = {
     "evaluate": ("seqloom.cli.evaluate:evaluate", "Measure a model on test data."),
     "generate": ("seqloom.cli.generate:generate", "Let a language model go on with a text."),
     "score": ("seqloom.cli.score:score", "Tell how likely a language model finds each line of a text."),
+    "compare": ("seqloom.cli.compare:compare", "Put several models on the same data into one table and one plot."),
     "look": ("seqloom.cli.look:look", "Look inside a model: attention, heads, gates, quality by length."),
     "embed": ("seqloom.cli.embed:app", "Word vectors: neighbours, analogies, similarity, conversion."),
     "export": ("seqloom.cli.export:export", "Write a model for another engine, and verify it."),

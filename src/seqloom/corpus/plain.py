@@ -12,11 +12,24 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from seqloom.corpus.readers import COMPRESSIONS, MAX_LINE_BYTES, blocks_in, content_digest, expand_path, lines_in
+from seqloom.corpus import recall
+from seqloom.corpus.readers import (
+    COMPRESSIONS,
+    MAX_LINE_BYTES,
+    CorpusSettings,
+    blocks_in,
+    content_digest,
+    expand_path,
+    lines_in,
+    read_pairs,
+)
+from seqloom.corpus.readers import fingerprint as fingerprint_of_pairs
 from seqloom.errors import DataError
 from seqloom.settings import Settings
 
 CHUNK_WORDS = 1000
+GRAMMAR = "grammar:"
+LANGUAGES = {"en": ("en-es", 0), "es": ("en-es", 1), "fr": ("en-fr", 1)}  # direction and side of a pair
 # Raised when the meaning of a file changes with the code of this module, so that caches made from it are rebuilt.
 _VERSION = 2
 
@@ -24,7 +37,11 @@ _VERSION = 2
 class PlainTextSettings(Settings):
     """Where running text comes from."""
 
-    text: str = Field(description="a file, or a folder read recursively in sorted order; .gz and .xz are unpacked")
+    text: str = Field(
+        description="a file, or a folder read recursively in sorted order; .gz and .xz are unpacked; or a text that is "
+        "made: grammar:en/train, sentences of the embedded grammar (en, es, fr), or recall:30/train, where each line "
+        "ends as it began, with 30 symbols between (1-30: 1 to 30)"
+    )
     sentences: Literal["lines", "running"] = Field(
         "lines",
         description=f"lines: a line is a sentence; running: line breaks mean nothing, cut every {CHUNK_WORDS:,} words",
@@ -41,6 +58,10 @@ class PlainTextSettings(Settings):
             value = os.fspath(value)
         if value == "":
             raise ValueError("must not be empty")
+        if isinstance(value, str) and value.startswith(recall.PREFIX):
+            recall.parse_recall(value)  # a wrong spelling is told at once
+        if isinstance(value, str) and value.startswith(GRAMMAR):
+            _parse_grammar(value)
         return value
 
     @model_validator(mode="after")
@@ -50,11 +71,35 @@ class PlainTextSettings(Settings):
                 raise ValueError(f"share goes from a beginning to a later end within 0 and 1; got {list(self.share)}")
             if self.limit is not None or self.sentences == "running":
                 raise ValueError("share does not go together with limit or sentences: running")
+        if is_made(self.text) and self.sentences == "running":
+            raise ValueError("sentences: running drops line breaks; in a made text every line stands by itself")
         return self
 
 
+def is_made(text: str) -> bool:
+    """Whether a text is made on the fly and not read from files."""
+    return text.startswith((GRAMMAR, recall.PREFIX))
+
+
+def _parse_grammar(text: str) -> tuple[CorpusSettings, int]:
+    """`grammar:en/train` -> the pairs of which one side is meant, and which side."""
+    language, _, split = text.removeprefix(GRAMMAR).partition("/")
+    if language not in LANGUAGES:
+        raise ValueError(
+            f"a text of the grammar is spelt grammar:LANGUAGE/SPLIT, such as grammar:en/train, with one of "
+            f"{', '.join(LANGUAGES)}; got {text!r}"
+        )
+    direction, side = LANGUAGES[language]
+    return CorpusSettings.model_validate({"grammar": direction, "split": split}), side
+
+
 def text_files(settings: PlainTextSettings) -> list[str]:
-    """The files of a corpus in the order they are read; those whose names start with a dot are left out."""
+    """The files of a corpus in the order they are read; those whose names start with a dot are left out.
+
+    A text that is made on the fly has none.
+    """
+    if is_made(settings.text):
+        return []
     path = expand_path(settings.text)
     if not os.path.isdir(path):
         return [path]
@@ -98,7 +143,9 @@ def _cut_out(lines: Iterator[str], first: int, last: int) -> Iterator[str]:
 
 
 def describe(settings: PlainTextSettings) -> str:
-    """A short name for people: "articles.txt.xz", "books (12 files)"."""
+    """A short name for people: "articles.txt.xz", "books (12 files)", "recall:30/train"."""
+    if is_made(settings.text):
+        return settings.text
     path = expand_path(settings.text)
     name = os.path.basename(os.path.normpath(path))
     if not os.path.isdir(path):
@@ -109,8 +156,11 @@ def describe(settings: PlainTextSettings) -> str:
 
 def fingerprint(settings: PlainTextSettings) -> str:
     """A hash of what is read, so that a cache is keyed by content and not by the name or age of a file."""
-    values = settings.model_dump(mode="json", exclude={"text"}, exclude_none=True)
+    exclude = set() if is_made(settings.text) else {"text"}
+    values = settings.model_dump(mode="json", exclude=exclude, exclude_none=True)
     digest = hashlib.blake2b(json.dumps([_VERSION, values], sort_keys=True).encode(), digest_size=16)
+    if settings.text.startswith(GRAMMAR):
+        digest.update(fingerprint_of_pairs(_parse_grammar(settings.text)[0]).encode())
     for path in text_files(settings):
         suffix = os.path.splitext(path.lower())[1]
         digest.update((suffix if suffix in COMPRESSIONS else "").encode() + b"\0" + content_digest(path))
@@ -118,6 +168,13 @@ def fingerprint(settings: PlainTextSettings) -> str:
 
 
 def _all_lines(settings: PlainTextSettings) -> Iterator[str]:
+    if settings.text.startswith(recall.PREFIX):
+        yield from recall.recall_lines(recall.parse_recall(settings.text), settings.limit)
+        return
+    if settings.text.startswith(GRAMMAR):
+        corpus, side = _parse_grammar(settings.text)
+        yield from (pair[side] for pair in read_pairs(corpus.model_copy(update={"size": settings.limit})))
+        return
     paths = text_files(settings)
     empty = True
     for path in paths:

@@ -14,8 +14,8 @@ from seqloom.nn.recurrent import select_rows
 class PromptState(NamedTuple):
     """Where the text stands; every tensor has a row a hypothesis.
 
-    `pending` (rows,): the last symbol of the prompt, until it has been read; `recent` (rows, time): what was read, where
-    the model can only look back so far and must begin a new window at times; `inner`: the model's own state.
+    `pending` (rows,): the last symbol of the prompt, until it has been read; `recent` (rows, time): what was read,
+    where the model can only look back so far and must begin a new window at times; `inner`: the model's own state.
     """
 
     pending: Tensor | None

@@ -103,3 +103,44 @@ class LanguageReport:
             rows.append(("unknown", f"{self.unknown:,}", f"{share}: compare only with models that know the same words"))
         lines = [f"{title:<11} {figure:>9}  {about}" for title, figure, about in rows]
         return "\n".join([f"{self.name}: read {self.reading}", *lines])
+
+
+@dataclass(frozen=True)
+class LastSymbolReport:
+    """What a model made of the last symbols of lines, where nothing else was asked for.
+
+    `nll` is minus the log probability of all of them, in nats; `right` counts those that it found the likeliest.
+    """
+
+    name: str
+    nll: float
+    asked: int
+    right: int
+
+    @property
+    def loss(self) -> float:
+        """Nats a symbol that was asked for."""
+        return self.nll / self.asked
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(MOST_NATS, self.loss))
+
+    @property
+    def accuracy(self) -> float:
+        """In percent."""
+        return 100.0 * self.right / self.asked
+
+    def metrics(self) -> dict[str, float]:
+        return {"loss": self.loss, "perplexity": self.perplexity, "accuracy": self.accuracy}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, **self.metrics(), "symbols": self.asked, "reading": "the last symbol of each line"}
+
+    def render(self) -> str:
+        rows = [
+            ("accuracy", f"{self.accuracy:.2f} %", f"{self.right:,} of {self.asked:,} were the likeliest"),
+            ("loss", f"{self.loss:.4f}", f"nats a symbol, perplexity {self.perplexity:.2f}"),
+        ]
+        lines = [f"{title:<11} {figure:>9}  {about}" for title, figure, about in rows]
+        return "\n".join([f"{self.name}: asked for the last symbol of each line", *lines])

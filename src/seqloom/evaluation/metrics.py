@@ -23,8 +23,9 @@ METRICS: dict[str, Direction] = {
     "loss": "lower",
     "perplexity": "lower",
     "bits_per_character": "lower",
+    "accuracy": "higher",
 }
-"""Every metric we report, and which way is better. BLEU, chrF, TER and exact match are percentages, AER a fraction."""
+"""Every metric we report, and which way is better. AER is a fraction, other shares and scores are percentages."""
 
 TEXT_METRICS = ("bleu", "chrf", "ter", "exact_match")
 """The metrics that compare texts with texts."""

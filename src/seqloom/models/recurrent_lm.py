@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.models.recurrent_translator import CellName
-from seqloom.nn.cells import State
+from seqloom.nn.cells import Cell, State
 from seqloom.nn.dropout import DROPOUTS, SymbolDropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.recurrent import RecurrentStack, Watch
@@ -42,6 +42,9 @@ class RecurrentLanguageModelSettings(ModelSettings):
     init_range: float | None = Field(
         None, gt=0.0, le=10.0, description="weights start uniform within it, and embeddings are not scaled up"
     )
+    recurrent_scale: float = Field(
+        1.0, gt=0.0, le=100.0, description="what weights from state to state start multiplied by: 1 is orthogonal"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> RecurrentLanguageModelSettings:
@@ -52,6 +55,8 @@ class RecurrentLanguageModelSettings(ModelSettings):
                 f"connections: {self.connections} has no layer to lead around with num_layers: 1; raise it, or leave "
                 "connections plain"
             )
+        if self.recurrent_scale != 1.0 and self.init_range is not None:
+            raise ValueError("recurrent_scale and init_range are two ways to start; choose one")
         return self
 
 
@@ -83,6 +88,12 @@ class RecurrentLanguageModel(nn.Module):
         self.dropout = DROPOUTS[s.dropout_kind](s.dropout)
         if s.init_range is not None:
             self._start_within(s.init_range)
+        with torch.no_grad():
+            for cell in self._cells():
+                cell.weight_hidden.mul_(s.recurrent_scale)
+
+    def _cells(self) -> list[Cell]:
+        return [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]
 
     @torch.no_grad()
     def _start_within(self, bound: float) -> None:
@@ -91,10 +102,9 @@ class RecurrentLanguageModel(nn.Module):
         An embedding that is scaled up also learns faster, by the size at one rate for all weights: a plan for plain
         gradient descent does not reckon with that, so here it is not scaled.
         """
-        cells = [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]
-        of_cells = [weight for cell in cells for weight in (cell.weight_input, cell.weight_hidden)]  # type: ignore[union-attr]
+        of_cells = [weight for cell in self._cells() for weight in (cell.weight_input, cell.weight_hidden)]
         for weight in (self.embedding.weight, self.output.weight, *of_cells):
-            nn.init.uniform_(weight, -bound, bound)  # type: ignore[arg-type]
+            nn.init.uniform_(weight, -bound, bound)
         self.embedding.weight[self.embedding.padding_id] = 0.0
         self.embedding.scale = 1.0
 

@@ -26,12 +26,13 @@ from seqloom.batches.shards import TokenSequences, write_shard
 from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_lines, read_parts
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
-from seqloom.evaluation.language import LanguageReport, TextSize
+from seqloom.evaluation.language import LanguageReport, LastSymbolReport, TextSize
 from seqloom.evaluation.masked import MaskedReport
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.language import detach
 from seqloom.models.masked_lm import MaskedLanguageModel
+from seqloom.tasks.count_ngrams import blocks_of
 from seqloom.tasks.guessing import guesses, guessing_loss, measure
 from seqloom.text.special import EOS_ID, PAD_ID, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
@@ -174,6 +175,37 @@ class Language:
             )
         return MaskedReport(name, nll, count, len(lines.tokens), READINGS[batching])
 
+    def evaluate_last(
+        self, model: Any, name: str, corpus: PlainTextSettings, progress: Callable[[float], None] | None = None
+    ) -> LastSymbolReport:
+        """How well the model foresees the last symbol of each line, all but its end."""
+        return self.last_report(model, name, self.encode(corpus), describe(corpus), progress)
+
+    def last_report(
+        self,
+        model: Any,
+        name: str,
+        lines: TokenSequences,
+        described: str,
+        progress: Callable[[float], None] | None = None,
+    ) -> LastSymbolReport:
+        lengths = np.diff(lines.offsets[0 : len(lines) + 1])
+        numbers = np.flatnonzero(lengths > 1)
+        if not len(numbers):
+            raise UserError(f"{described}: there is no line with a symbol to ask for")
+        nll, right, batches = 0.0, 0, sorted_batches(lengths[numbers], TOKENS)
+        for number, some in enumerate(batches):
+            batch = collate_lines([lines[int(i)] for i in numbers[some]], self.first, only_last=True)
+            with torch.inference_mode():
+                features = model(batch.inputs, None, batch.lengths)[0]
+                asked = batch.targets != PAD_ID  # one a row
+                logits, gold = model.output(features[asked]).double(), batch.targets[asked]
+                nll -= float(logits.log_softmax(-1).gather(1, gold[:, None]).sum())
+                right += int((logits.argmax(-1) == gold).sum())
+            if progress is not None:
+                progress((number + 1) / len(batches))
+        return LastSymbolReport(name, nll, len(numbers), right)
+
     def report(self, name: str, nll: float, lines: TokenSequences, size: TextSize, reading: str) -> LanguageReport:
         count = len(lines.tokens)
         unknown = sum(int((lines.tokens[i : i + 2**20] == UNK_ID).sum()) for i in range(0, count, 2**20))
@@ -193,7 +225,9 @@ class Language:
         `quick`: a text is cut into more rows, or pieces do not overlap, so that some symbols have less before them.
         """
         context = getattr(model.settings, "context", None)
-        if batching == "sentences":
+        if hasattr(model, "ngrams"):
+            yield from map(model.ngrams.score, blocks_of(lines, False))
+        elif batching == "sentences":
             lengths = np.diff(lines.offsets[0 : len(lines) + 1])
             batches = sorted_batches(lengths, TOKENS)
             for number, indices in enumerate(batches):
@@ -262,6 +296,8 @@ class Language:
     ) -> list[np.ndarray]:
         """Log probability of every symbol of each line, its end included; each line is read by itself."""
         encoded = self.encode_lines([line + "\n" for line in lines] if self.verbatim else lines)
+        if hasattr(model, "ngrams"):
+            return [model.ngrams.score(np.array(ids, np.int64)) for ids in encoded]
         found: list[np.ndarray] = [np.empty(0)] * len(lines)
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         done = 0
@@ -289,7 +325,7 @@ class LanguageWork:
         decoding: DecodingSettings | None = None,
     ) -> None:
         self.task, self.settings = task, s
-        self.decoding = decoding or DecodingSettings()
+        self.decoding, self.valid_name = decoding or DecodingSettings(), describe(valid)
         self.train, self.valid = task.encode(train), task.encode(valid)
         self.valid_size = task.size(valid)
         self.cut = self._cut(describe(train), seed)
@@ -299,7 +335,14 @@ class LanguageWork:
     def _cut(self, name: str, seed: int) -> Batches:
         s, first = self.settings, self.task.first
         if s.batching == "sentences":
-            lines = Sentences(self.train, batch_tokens=s.batch_tokens, max_length=s.max_length, seed=seed, first=first)
+            lines = Sentences(
+                self.train,
+                batch_tokens=s.batch_tokens,
+                max_length=s.max_length,
+                seed=seed,
+                first=first,
+                only_last=s.predict == "last",
+            )
             if not lines.sampler.num_examples:
                 raise UserError(
                     f"{name}: no line is left to train on ({lines.sampler.num_dropped} are empty or longer than "
@@ -326,7 +369,7 @@ class LanguageWork:
     def loss(self, model: Any, batch: TextBatch) -> SymbolLoss:
         s = self.settings
         if self.kept is not None:
-            with torch.no_grad():
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):  # what is dropped here must not be missing later
                 like = model(batch.inputs[:, :1])[1]
             self.state, self.kept = rebuilt(like, iter(self.kept)), None
         found, state = self.task.loss(
@@ -342,6 +385,8 @@ class LanguageWork:
         self.kept = [tensors[str(index)] for index in range(len(tensors))]
 
     def validate(self, model: Any, *, final: bool = False) -> Validation:
+        if self.settings.predict == "last":
+            return Validation(self.task.last_report(model, "valid", self.valid, self.valid_name).metrics(), [])
         report = self.task.measured(
             model, "valid", self.valid, self.valid_size, self.settings.batching, quick=not final
         )

@@ -25,7 +25,13 @@ from seqloom.evaluation.alignment import alignment_error_rate, links_from_attent
 from seqloom.evaluation.metrics import TEXT_METRICS, corpus_scores
 from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
-from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
+from seqloom.losses import (
+    SymbolLoss,
+    consistent_cross_entropy,
+    plain_consistent_cross_entropy,
+    plain_cross_entropy,
+    projected_cross_entropy,
+)
 from seqloom.models import MODELS
 from seqloom.nn.pretrained import fill_embedding, freeze_rows
 from seqloom.tasks.contextual import DESCRIPTION, TOKENIZER, Context, EncodedContext, Read
@@ -183,12 +189,19 @@ class Translation:
 
     def loss(self, model: Any, batch: PairBatch, s: TrainingSettings) -> SymbolLoss:
         """Cross-entropy of the real target symbols, summed; padding is left out before the output layer."""
-        chance = s.scheduled_sampling if model.training else 0.0
+        chance, smoothing = (s.scheduled_sampling, s.label_smoothing) if model.training else (0.0, 0.0)
+        twice = model.training and s.consistency > 0
+        if twice:
+            batch = batch.doubled()
         features = sampled_features(model, batch, chance) if chance else model(batch)
         real = batch.target_out.flatten().nonzero()[:, 0]  # PAD is 0
         rows, gold = features.flatten(0, 1)[real], batch.target_out.flatten()[real]
+        weight, bias = model.output.weight, model.output.bias
+        if twice:
+            agreeing = plain_consistent_cross_entropy if s.plain else consistent_cross_entropy
+            return agreeing(rows, weight, bias, gold[: len(gold) // 2], smoothing, s.consistency)
         entropy = plain_cross_entropy if s.plain else projected_cross_entropy
-        return entropy(rows, model.output.weight, model.output.bias, gold, s.label_smoothing if model.training else 0.0)
+        return entropy(rows, weight, bias, gold, smoothing)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ Every kind but one works on the same normalised text, in which a space is writte
     "It's  the  cat." -> "▁It's▁the▁cat." -> ▁It 's ▁the ▁cat .
 
 so pieces put together again give exactly the normalised text, and no language needs rules for spaces. A "▁" of the
-user's own becomes "_". The reserved symbols cannot be written in a text: "<eos>" is three ordinary words. Two kinds are
-for texts that others have prepared: `spaces` takes the words between spaces as they are, where "<unk>" does stand for an
-unknown word; `verbatim`, the one exception, takes every character as it is, spaces and line breaks too.
+user's own becomes "_". The reserved symbols cannot be written in a text: "<eos>" is three ordinary words. Two kinds
+are for texts that others have prepared: `spaces` takes the words between spaces as they are, where "<unk>" does stand
+for an unknown word; `verbatim`, the one exception, takes every character as it is, spaces and line breaks too.
 
 The file is a plain `tokenizers` file; our settings ride along inside its normalizer, where that library ignores them.
 """
@@ -143,7 +143,8 @@ class Tokenizer:
         description = json.loads(backend.to_str())
         description["added_tokens"] = []
         if settings.tokenizer == "spaces":  # whoever wrote "<unk>" into the text meant a word that is not known
-            kept = [word for word in sorted(backend.get_vocab(), key=backend.token_to_id) if word != SPACE + UNK]
+            numbers = backend.get_vocab()
+            kept = [word for word in sorted(numbers, key=numbers.__getitem__) if word != SPACE + UNK]
             description["model"]["vocab"] = {word: index for index, word in enumerate(kept)}
         return cls(tokenizers.Tokenizer.from_str(json.dumps(description)), settings)
 

@@ -72,6 +72,9 @@ class TrainingSettings(FittingSettings):
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
+    consistency: float = Field(
+        0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
+    )
     scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
     validation_sentences: int = Field(
         500, ge=0, description="how many are translated at a validation; 0: only the loss"
@@ -97,6 +100,20 @@ class LanguageTrainingSettings(FittingSettings):
     length: int = Field(35, ge=1, description="symbols of a row of stream or windows; gradients go back no further")
     batch_tokens: int = Field(2048, ge=8, description="padded symbols in a batch of sentences, at most")
     max_length: int = Field(500, ge=2, description="of sentences: longer ones are left out")
-    metric: Literal["loss", "perplexity", "bits_per_character"] = Field(
-        "perplexity", description="decides which weights are kept and when to stop early"
+    predict: Literal["all", "last"] = Field(
+        "all", description="of sentences: every symbol of a line, or only the last one, which is before its end"
     )
+    metric: Literal["loss", "perplexity", "bits_per_character", "accuracy"] = Field(
+        "perplexity", description="decides which weights are kept and when to stop early (accuracy: of predict: last)"
+    )
+
+    @model_validator(mode="after")
+    def _asks(self) -> LanguageTrainingSettings:
+        last = self.predict == "last"
+        if last and self.batching != "sentences":
+            raise ValueError(f"predict: last needs batching: sentences; batching: {self.batching} knows no lines")
+        if self.metric == "accuracy" and not last:
+            raise ValueError("metric: accuracy is measured only with predict: last")
+        if self.metric == "bits_per_character" and last:
+            raise ValueError("metric: bits_per_character is of whole texts, not of predict: last; use accuracy or loss")
+        return self

@@ -1,0 +1,365 @@
+"""How far back a loss reaches: norms of its gradient with respect to what a network was some steps earlier.
+
+Where every step back multiplies the gradient by less than one it vanishes, and nothing is learned from what was long
+ago; where by more than one it explodes (Bengio et al. 1994; Pascanu et al. 2013). The matrix from state to state says
+which of both to expect: its largest singular value bounds what a step of a simple recurrent network multiplies by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqloom.errors import UserError
+from seqloom.inspection.draw import spread
+from seqloom.inspection.page import (
+    FAINT,
+    INK,
+    LABEL,
+    LINES,
+    MARGIN,
+    RULE,
+    SMALL,
+    TITLE,
+    Heading,
+    Notes,
+    axes_at,
+    checked_path,
+    figure,
+    look,
+    save_page,
+    text_size,
+)
+from seqloom.inspection.terminal import bar, display_width, shown
+
+EMBEDDING = "embedding"
+STEPS_SHOWN = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
+FAINTEST = 1e-300  # what is less counts as nothing
+
+
+@dataclass(frozen=True, eq=False)
+class RecurrentMatrix:
+    """The weights from state to state of one gate: `singular` values from the largest on, and the spectral radius."""
+
+    name: str
+    singular: np.ndarray
+    radius: float
+
+    @classmethod
+    def of(cls, name: str, weights: Any) -> RecurrentMatrix:
+        """Of a square matrix."""
+        matrix = np.asarray(weights, dtype=float)
+        return cls(name, np.linalg.svd(matrix, compute_uv=False), float(np.abs(np.linalg.eigvals(matrix)).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """What was measured of one model.
+
+    `norms` has an array for every quantity, such as "layer 0 hidden", "layer 0 cell", "embedding": its k-th number is
+    the mean norm of the gradient of a loss with respect to that quantity k steps earlier, NaN where no text was so
+    long. `sample` says of which text, at how many positions.
+    """
+
+    name: str
+    norms: Mapping[str, np.ndarray]
+    matrices: Sequence[RecurrentMatrix] = field(default_factory=tuple)
+    sample: str = ""
+
+    @property
+    def recurrent(self) -> bool:
+        return any(name != EMBEDDING for name in self.norms)
+
+    def own(self) -> dict[str, np.ndarray]:
+        """The quantities that say most: the states of a recurrent network, the embeddings of another."""
+        return {name: norms for name, norms in self.norms.items() if name != EMBEDDING or not self.recurrent}
+
+    def layer(self, number: int | None) -> dict[str, np.ndarray]:
+        """The states of a layer; by default of the last one, from which only time leads to the loss."""
+        layers = sorted({int(name.split()[1]) for name in self.norms if name != EMBEDDING})
+        number = layers[-1] if number is None else number
+        if number not in layers:
+            raise UserError(f"{self.name}: there is no recurrent layer {number}; it has {', '.join(map(str, layers))}")
+        return {name: norms for name, norms in self.norms.items() if name.startswith(f"layer {number} ")}
+
+
+class GradientTally:
+    """Adds up norms by distance."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self._sums: dict[str, np.ndarray] = {}
+        self._counts: dict[str, np.ndarray] = {}
+
+    def add(self, name: str, norms: np.ndarray, ends: np.ndarray) -> None:
+        """`norms` (rows, time) of the gradients of each row's own loss, which was taken at `ends` (rows,)."""
+        sums = self._sums.setdefault(name, np.zeros(self.steps + 1))
+        counts = self._counts.setdefault(name, np.zeros(self.steps + 1, np.int64))
+        back = ends[:, None] - np.arange(norms.shape[1])
+        near = (back >= 0) & (back <= self.steps)
+        np.add.at(sums, back[near], norms[near])
+        np.add.at(counts, back[near], 1)
+
+    def means(self) -> dict[str, np.ndarray]:
+        """Mean norms from 0 steps back to the furthest that was met."""
+        found = {}
+        for name, sums in self._sums.items():
+            counts = self._counts[name]
+            last = int(np.flatnonzero(counts)[-1]) + 1
+            found[name] = np.divide(sums[:last], counts[:last], out=np.full(last, np.nan), where=counts[:last] > 0)
+        return found
+
+
+def factor_a_step(norms: np.ndarray) -> float:
+    """What a step back multiplies the gradient by, in the (geometric) mean; NaN where there is no second one."""
+    real = np.flatnonzero(np.isfinite(norms) & (norms > FAINTEST))
+    if len(real) < 2:
+        return math.nan
+    first, last = real[0], real[-1]
+    return float(np.exp((np.log(norms[last]) - np.log(norms[first])) / (last - first)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is shown of several models
+
+
+def series_of(found: Sequence[Gradients], layer: int | None = None) -> tuple[dict[str, np.ndarray], str]:
+    """Name -> norms for one picture, and what the gradient is taken of.
+
+    One model: all its states. Several: the same of each, the states of a layer, or the embeddings where one of them has
+    no state. Those are divided by the norm 0 steps back: a loss that has become small has small gradients, and models
+    differ in what they still lose.
+    """
+    if len(found) == 1:
+        model = found[0]
+        if layer is not None and not model.recurrent:
+            raise UserError(f"{model.name}: there is no recurrent layer to choose; leave --layer out")
+        return model.own() if layer is None else model.layer(layer), "states" if model.recurrent else "embeddings"
+    names = [model.name for model in found]
+    if len(set(names)) < len(names):
+        raise UserError(f"models of one name cannot be told apart in a picture; got {', '.join(names)}")
+    if not all(model.recurrent for model in found):
+        return {model.name: relative(model.norms[EMBEDDING]) for model in found}, "relative embeddings"
+    series = {}
+    for model in found:
+        for name, norms in model.layer(layer).items():
+            series[model.name + (", cell" if name.endswith(" cell") else "")] = relative(norms)
+    return series, "relative states"
+
+
+def relative(norms: np.ndarray) -> np.ndarray:
+    """Norms divided by that of no step back."""
+    return norms / norms[0] if norms[0] > FAINTEST else np.full_like(norms, np.nan)
+
+
+def draw_gradients(
+    found: Sequence[Gradients],
+    path: str | Path | None = None,
+    *,
+    layer: int | None = None,
+    title: str = "",
+    beside: tuple[str, Sequence[Gradients]] | None = None,
+) -> str:
+    """Show norms of gradients against the distance, and the singular values of the matrices from state to state.
+
+    Args:
+        found: One model, whose states are shown, or several to compare.
+        path: A .svg, .png or .pdf file; None returns tables for the terminal.
+        layer: Counted from 0; of several models the last layer is shown unless this says otherwise.
+        title: A heading for the picture.
+        beside: A heading and the same models in another condition, such as before training, for a second panel.
+
+    Returns:
+        The tables, or the path of the file that was written.
+    """
+    parts = [("", found)] if beside is None else [beside, ("after training", found)]
+    charts = [(heading, *series_of(models, layer)) for heading, models in parts]
+    if path is None:
+        return "\n\n".join(
+            [
+                *(_norms_table(*chart, models) for chart, (_, models) in zip(charts, parts, strict=True)),
+                *_matrix_tables(found),
+            ]
+        )
+    return str(_picture(charts, found, checked_path(path), title or _title(found)))
+
+
+def _title(found: Sequence[Gradients]) -> str:
+    return f"gradients through time: {', '.join(model.name for model in found)}"
+
+
+def _caption(kind: str, charts: Sequence[tuple[str, dict[str, np.ndarray], str]], found: Sequence[Gradients]) -> str:
+    x = "x the embeddings that are read, as not every network has a state"
+    of = {
+        "states": "‖∂ loss(t) / ∂ state(t − k)‖ of each layer",
+        "relative states": "‖∂ loss(t) / ∂ h(t − k)‖ divided by that at k = 0 (cell: of the memory cell c)",
+        "embeddings": f"‖∂ loss(t) / ∂ x(t − k)‖, {x}",
+        "relative embeddings": f"‖∂ loss(t) / ∂ x(t − k)‖ divided by that at k = 0, {x}",
+    }[kind]
+    samples = list(dict.fromkeys(model.sample for model in found if model.sample))
+    notes = [f"{of}, the mean over {'; '.join(samples)}." if samples else f"{of}."]
+    for heading, series, _ in charts:
+        for name, norms in series.items():
+            gone = np.flatnonzero(norms <= FAINTEST)
+            if len(gone):
+                where = f" {heading}" if heading else ""
+                notes.append(f"{name}{where}: nothing arrives from {gone[0]} steps back or more.")
+    return " ".join(notes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Terminal
+
+
+def _norms_table(heading: str, series: Mapping[str, np.ndarray], kind: str, found: Sequence[Gradients]) -> str:
+    longest = max(map(len, series.values()))
+    rows = [step for step in STEPS_SHOWN if step < longest]
+    if rows[-1] != longest - 1:
+        rows.append(longest - 1)
+    finite = np.concatenate([norms[np.isfinite(norms) & (norms > FAINTEST)] for norms in series.values()])
+    low, high = (np.log10(finite.min()), np.log10(finite.max())) if len(finite) else (0.0, 1.0)
+    span = max(high - low, 1.0)
+    table = [
+        ["back", *series],
+        *([f"{step}", *(_figure(n, step, low, span) for n in series.values())] for step in rows),
+    ]
+    table.append(["a step", *(_times(norms) for norms in series.values())])
+    caption = _caption(kind, [(heading, dict(series), kind)], found)
+    return "\n".join([*([heading] if heading else []), caption, "", *_aligned(table)])
+
+
+def _figure(norms: np.ndarray, step: int, low: float, span: float) -> str:
+    if step >= len(norms) or not math.isfinite(norms[step]):
+        return "–"
+    value = float(norms[step])
+    if value <= FAINTEST:
+        return "0"
+    # The least is drawn as a sliver, so that it differs from nothing.
+    return f"{value:.1e} {bar(0.06 + 0.94 * (math.log10(value) - low) / span, 10)}"
+
+
+def _times(norms: np.ndarray) -> str:
+    factor = factor_a_step(norms)
+    return f"× {factor:.3f}" if math.isfinite(factor) else "–"
+
+
+def _matrix_tables(found: Sequence[Gradients]) -> list[str]:
+    tables = []
+    for model in found:
+        if model.matrices:
+            rows = [["matrix", "largest", "median", "smallest", "spectral radius"]]
+            for matrix in model.matrices:
+                values = (matrix.singular[0], np.median(matrix.singular), matrix.singular[-1], matrix.radius)
+                rows.append([matrix.name, *(f"{value:.3f}" for value in values)])
+            tables.append("\n".join([f"{model.name}: singular values from state to state", "", *_aligned(rows)]))
+    return tables
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(display_width(row[i]) for row in table) for i in range(len(table[0]))]
+    return [
+        "  ".join(cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pictures
+
+WIDE, HIGH, APART = 4.2, 2.9, 0.19  # inches: a panel, and the names beside it
+
+
+def _picture(
+    charts: Sequence[tuple[str, dict[str, np.ndarray], str]], found: Sequence[Gradients], target: Path, title: str
+) -> Path:
+    """Panels side by side: norms, once or twice with one scale, and the singular values of a single model."""
+    with look():
+        names = [list(series) for _, series, _ in charts]
+        spectra = {matrix.name: matrix.singular for model in found for matrix in model.matrices}
+        with_spectra = len(found) == 1 and len(charts) == 1 and bool(spectra)
+        if with_spectra:
+            names.append(list(spectra))
+        rights = [0.34 + max(text_size(shown(name))[0] for name in some) for some in names]
+        left, bottom, top = 0.72, 0.5, 0.28 if len(names) > 1 else 0.06
+        high = max(HIGH, APART * max(map(len, names)) + 0.2)
+        content = sum(left + WIDE + right for right in rights)
+        heading, notes = Heading(title, content), Notes(_caption(charts[0][2], charts, found), content)
+        height = heading.height + top + high + bottom + notes.height + 2 * MARGIN
+        page = figure(max(content, heading.width) + 2 * MARGIN, height)
+        heading.write(page)
+        notes.write(page)
+        values = [norms for _, series, _ in charts for norms in series.values()]
+        limits = _limits(values)
+        x, y = MARGIN, MARGIN + notes.height + bottom
+        for index, right in enumerate(rights):
+            axes = axes_at(page, x + left, y, WIDE, high, frame=True)
+            if index < len(charts):
+                name, series, kind = charts[index]
+                _curves(axes, series, high, limits, log=True, first=0)
+                axes.set_xlabel("steps back (k)", fontsize=LABEL, color=FAINT)
+                of = "norm of the gradient" + (", relative" if kind.startswith("relative") else "")
+                axes.set_ylabel(of, fontsize=LABEL, color=FAINT)
+            else:
+                name = "singular values"
+                largest = max(float(values[0]) for values in spectra.values())
+                _curves(axes, spectra, high, (0.0, max(1.05, 1.05 * largest)), log=False, first=1)
+                axes.axhline(1.0, color=FAINT, linewidth=0.8, linestyle=":")
+                axes.set_xlabel("singular value, from the largest", fontsize=LABEL, color=FAINT)
+            if len(rights) > 1:
+                axes.set_title(name or "norms", fontsize=TITLE, color=INK, loc="left")
+            x += left + WIDE + right
+        return save_page(page, target)
+
+
+def _limits(values: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Whole powers of ten around all norms."""
+    finite = np.concatenate([norms[np.isfinite(norms) & (norms > FAINTEST)] for norms in values])
+    if not len(finite):
+        return 0.1, 10.0
+    low, high = math.floor(math.log10(finite.min())), math.ceil(math.log10(finite.max()))
+    return 10.0**low, 10.0 ** max(high, low + 1)
+
+
+def _curves(
+    axes: Any, series: Mapping[str, np.ndarray], high: float, limits: tuple[float, float], *, log: bool, first: int
+) -> None:
+    """One line a series, named beside its end."""
+    low, top = limits
+    if log:
+        axes.set_yscale("log")
+    longest = max(map(len, series.values()))
+    axes.set_xlim(first, first + max(1, longest - 1))
+    axes.set_ylim(low, top)
+    ends = {}
+    for index, (name, values) in enumerate(series.items()):
+        ys = np.where(np.isfinite(values) & (values > FAINTEST), values, np.nan) if log else values
+        colour, dash = LINES[index % len(LINES)], "-" if index < len(LINES) else "--"
+        axes.plot(first + np.arange(len(ys)), ys, color=colour, linewidth=1.6, linestyle=dash, zorder=3)
+        real = np.flatnonzero(np.isfinite(ys))
+        at = (int(real[-1]), float(ys[real[-1]])) if len(real) else (0, low)
+        share = (math.log(at[1] / low) / math.log(top / low)) if log else (at[1] - low) / (top - low)
+        ends[name] = (at[0] / max(1, longest - 1), share, colour)
+    axes.grid(axis="y", color=RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3, color=RULE, labelsize=SMALL, labelcolor=INK)
+    axes.minorticks_off()
+    order = sorted(ends, key=lambda name: ends[name][1])
+    for name, place in zip(order, spread([ends[n][1] * high for n in order], APART, 0.0, high), strict=True):
+        across, share, colour = ends[name]
+        axes.annotate(
+            shown(name),
+            xy=(across, share),
+            xytext=(1 + 0.2 / WIDE, place / high),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            fontsize=LABEL,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.5, "shrinkA": 1, "shrinkB": 2},
+        )

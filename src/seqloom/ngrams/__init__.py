@@ -1,0 +1,1 @@
+"""Language models that count: which words follow which few words."""

@@ -1,0 +1,360 @@
+"""Language models through the task: what is asked for, what is counted, what is carried on, and what comes out."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.batches.running import TextBatch
+from seqloom.corpus.plain import PlainTextSettings
+from seqloom.errors import RecipeError, UserError
+from seqloom.experiment import train
+from seqloom.language import LanguageModel, streamed
+from seqloom.recipe import load_recipe
+from seqloom.tasks.model_language import Language, LanguageWork, flat, rebuilt
+from seqloom.text.special import EOS_ID, UNK_ID
+from seqloom.text.tokenizers import TextSettings
+from seqloom.training.journal import read_journal
+
+WORDS = ["the", "green", "witch", "of", "a", "house", "sees", "an", "old", "cat", "and", "sleeps"]
+MODELS: dict[str, dict[str, Any]] = {
+    "recurrent": {"kind": "recurrent_lm", "cell": "lstm", "size": 6, "hidden_size": 7, "num_layers": 2, "dropout": 0.2},
+    "variational": {
+        "kind": "recurrent_lm",
+        "cell": "gru",
+        "size": 6,
+        "hidden_size": 6,
+        "num_layers": 1,
+        "dropout": 0.2,
+        "dropout_kind": "variational",
+        "weight_drop": 0.3,
+        "embedding_dropout": 0.1,
+        "tie": True,
+    },
+    "feed_forward": {"kind": "feed_forward_lm", "size": 5, "hidden_size": 6, "window": 3},
+    "transformer": {
+        "kind": "transformer_lm",
+        "size": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "feed_forward_size": 8,
+        "context": 10,
+        "positions": "learned",
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = random.Random(3)
+    lines = [" ".join(words.choice(WORDS) for _ in range(words.randint(1, 9))) for _ in range(60)]
+    path = tmp_path_factory.mktemp("texts") / "text.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def recipe_for(text: Path, model: str, tokenizer: str = "spaces", **training: Any) -> dict[str, Any]:
+    batching = "windows" if model == "transformer" else "stream"
+    common = {"steps": 12, "rows": 4, "length": 5, "batching": batching, "validate_every": 6, "threads": 1}
+    return {
+        "task": "model_language",
+        "data": {"train": {"text": str(text)}, "valid": {"text": str(text), "limit": 20}},
+        "text": {"tokenizer": tokenizer, "vocabulary_size": None},
+        "model": MODELS[model],
+        "training": {**common, **training},
+    }
+
+
+@pytest.fixture(scope="session", params=list(MODELS))
+def trained(request: pytest.FixtureRequest, text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    model = train(recipe_for(text_file, request.param), tmp_path_factory.mktemp("run") / "run")
+    assert isinstance(model, LanguageModel)
+    return model
+
+
+def by_hand(model: LanguageModel, ids: list[int], context: int | None = None) -> list[float]:
+    """Log probability of every symbol, from a model that reads all before it in one call."""
+    found = []
+    with torch.inference_mode():
+        for place, symbol in enumerate(ids):
+            before = [model.task.first, *ids[:place]]
+            features, _ = model.model(torch.tensor([before if context is None else before[-context:]]))
+            found.append(float(model.model.output(features[0, -1]).log_softmax(-1)[symbol]))
+    return found
+
+
+# -- what is counted --------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_read_as_one(trained: LanguageModel, text_file: Path) -> None:
+    """All models but the Transformer read on and on; every symbol is counted once."""
+    corpus = PlainTextSettings(text=str(text_file), limit=12)
+    report = trained.evaluate(corpus)
+    lines = trained.task.encode(corpus)
+    ids = lines.tokens[0 : len(lines.tokens)].tolist()
+    context = getattr(trained.model.settings, "context", None)
+    if context is None:
+        expected = by_hand(trained, ids)
+    else:  # the first piece whole, then five by five, each with the five before them in sight
+        expected = by_hand(trained, ids[:context])
+        for start in range(context, len(ids), context // 2):
+            end = min(start + context // 2, len(ids))
+            piece = [trained.task.first, *ids][end - context : end + 1]
+            with torch.inference_mode():
+                features, _ = trained.model(torch.tensor([piece[:-1]]))
+                chances = trained.model.output(features[0]).log_softmax(-1)
+            expected += [float(chances[i, piece[i + 1]]) for i in range(context - (end - start), context)]
+    assert report.symbols == len(ids) == len(expected)
+    assert -report.nll == pytest.approx(sum(expected), rel=1e-5)
+
+
+def test_lines_by_themselves(trained: LanguageModel) -> None:
+    lines = ["the green witch", "", "a cat sees an unheard-of house"]
+    for line, found in zip(lines, trained.score(lines), strict=True):
+        ids = [*trained.task.tokenizer.encode(line), EOS_ID]
+        assert found.token_log_probabilities == pytest.approx(by_hand(trained, ids), rel=1e-4)
+        assert found.perplexity == pytest.approx(math.exp(-found.log_probability / (len(line.split()) + 1)))
+        assert found.tokens[-1] == "<eos>"
+    assert UNK_ID in trained.task.tokenizer.encode(lines[2])
+
+
+def test_many_rows_lose_little_and_count_everything(text_file: Path, tmp_path: Path) -> None:
+    model = train(recipe_for(text_file, "recurrent"), tmp_path / "run")
+    assert isinstance(model, LanguageModel)
+    lines = model.task.encode(PlainTextSettings(text=str(text_file)))
+    quick = np.concatenate(list(model.task.scored(model.model, lines, "stream", quick=True)))
+    careful = np.concatenate(list(model.task.scored(model.model, lines, "stream")))
+    assert len(quick) == len(careful) == len(lines.tokens)
+    assert quick.sum() == pytest.approx(careful.sum(), rel=0.02)
+
+
+@pytest.mark.parametrize("batching", ["stream", "sentences"])
+def test_the_loss_of_training_is_the_one_that_is_reported(batching: str, text_file: Path) -> None:
+    """Without dropout, the mean over an epoch's batches with carried state is what evaluation finds."""
+    recipe = load_recipe(recipe_for(text_file, "recurrent", batching=batching, rows=1))
+    task = Language.learn(recipe.data.train, recipe.text)
+    torch.manual_seed(1)
+    model = task.build(recipe.model).eval()
+    work = LanguageWork(task, recipe.data.train, recipe.data.train, recipe.training, seed=1)
+    total = tokens = 0.0
+    with torch.no_grad():
+        for (epoch, *_), batch in _first_epoch(work):
+            total += float(work.loss(model, batch).nll)
+            tokens += batch.num_tokens
+            if epoch:
+                break
+    report = task.evaluate(model, "train", recipe.data.train, batching)
+    assert tokens == report.symbols
+    assert total == pytest.approx(report.nll, rel=1e-5)
+
+
+def _first_epoch(work: LanguageWork) -> Iterator[tuple[Any, TextBatch]]:
+    from seqloom.batches.samplers import Position
+
+    return work.batches(Position())
+
+
+# -- what is carried on -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["recurrent", "variational"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_crashed_run_resumes_to_the_same_bits(
+    model: str, processes: int, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state that rows carry on is part of a checkpoint, also where two processes have half of the rows each."""
+    recipe = recipe_for(text_file, model, processes=processes, checkpoint_every=1, rows=5)
+    train(recipe, tmp_path / "straight")
+    original, calls = LanguageWork.loss, 0
+
+    def crashing(self: LanguageWork, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 8:
+            raise RuntimeError("as a machine might")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(LanguageWork, "loss", crashing)
+    with pytest.raises(RuntimeError, match="as a machine might"):
+        train(recipe, tmp_path / "broken")
+    monkeypatch.setattr(LanguageWork, "loss", original)
+    train(tmp_path / "broken", resume=True)
+    one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("straight", "broken"))
+    assert one == other
+
+
+def test_state_matters_and_is_forgotten_at_a_fresh_batch(text_file: Path) -> None:
+    recipe = load_recipe(recipe_for(text_file, "recurrent"))
+    task = Language.learn(recipe.data.train, recipe.text)
+    model = task.build(recipe.model).eval()
+    work = LanguageWork(task, recipe.data.train, recipe.data.valid, recipe.training, seed=1)
+    inputs = torch.tensor([[4, 5, 6], [7, 8, 9]])
+    fresh, going_on = TextBatch(inputs, inputs), TextBatch(inputs, inputs, None, False)
+    first = float(work.loss(model, fresh).nll)
+    second = float(work.loss(model, going_on).nll)
+    assert first != pytest.approx(second, rel=1e-6)
+    assert float(work.loss(model, fresh).nll) == pytest.approx(first, rel=1e-6)
+    assert all(not tensor.requires_grad for tensor in work.carried().values())
+
+
+def test_a_state_survives_being_taken_apart() -> None:
+    from seqloom.nn.cells import LSTMState
+
+    state = (LSTMState(torch.ones(2, 3), torch.zeros(2, 3)), (torch.full((2,), 5.0), None))
+    again = rebuilt(state, iter(flat(state)))
+    assert isinstance(again[0], LSTMState)
+    assert again[1][1] is None
+    assert all(torch.equal(a, b) for a, b in zip(flat(state), flat(again), strict=True))
+
+
+# -- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_text_goes_on_from_its_prompt(trained: LanguageModel) -> None:
+    one = trained.generate("the green witch", seed=5, max_length=30, count=2)
+    again = trained.generate("the green witch", seed=5, max_length=30, count=2)
+    assert one == again
+    assert one[0].text != one[1].text
+    assert all(text.text.startswith("the green witch ") and "<unk>" not in text.text for text in one)
+    for text in one:
+        ids = trained.task.tokenizer.encode(text.text)
+        chances = by_hand(trained, [*ids, EOS_ID]) if text.finished else by_hand(trained, ids)
+        said = chances[3:]
+        if getattr(trained.model.settings, "context", None) is None:
+            # Nothing but reserved symbols and unknown words was forbidden, so each is at least as likely as it was.
+            assert len(said) == len(text.token_log_probabilities)
+            assert all(a >= b - 1e-4 for a, b in zip(text.token_log_probabilities, said, strict=True))
+
+
+def test_a_model_with_a_window_goes_on_beyond_it(text_file: Path, tmp_path: Path) -> None:
+    model = train(recipe_for(text_file, "transformer"), tmp_path / "run")
+    assert isinstance(model, LanguageModel)
+    text = model.generate("the", method="greedy", max_length=40, unknown="keep")[0]
+    assert len(text.tokens) == 40 or text.finished
+    prompt = " ".join(WORDS * 3)  # longer than the window
+    assert model(prompt, method="greedy", max_length=3).text.startswith(prompt)
+
+
+def test_greedy_takes_the_likeliest_and_a_beam_finds_no_worse(trained: LanguageModel) -> None:
+    greedy = trained.generate("a cat", method="greedy", max_length=6)[0]
+    best = trained.generate("a cat", method="beam", beam_size=20, length_penalty=0.0, max_length=6, count=3)
+    assert len(best) == 3
+    if greedy.finished:
+        assert best[0].log_probability >= greedy.log_probability - 1e-4
+    assert [one.log_probability for one in best] == sorted((one.log_probability for one in best), reverse=True)
+
+
+def test_text_streams_as_it_is_said(trained: LanguageModel) -> None:
+    written: list[str] = []
+    text = trained.generate("the old", seed=3, max_length=12, tell=streamed(trained, "the old", written.append))[0]
+    assert "".join(written) == text.text
+    assert written[0] == "the old"
+    assert len(written) == 1 + len(text.tokens) - text.finished
+
+
+def test_saying_the_same_again_can_be_made_unlikely(trained: LanguageModel) -> None:
+    text = trained.generate("", method="greedy", repetition_penalty=1000.0, max_length=9)[0]
+    words = text.text.split()
+    assert len(words) == len(set(words))
+
+
+# -- characters, and texts as they are --------------------------------------------------------------------------------
+
+
+def test_characters_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "play.txt"
+    path.write_text("ROMEO:\n  ay me!\n\n" * 40)
+    recipe = recipe_for(path, "recurrent", tokenizer="verbatim", steps=150, learning_rate=1e-2, validate_every=50)
+    recipe["data"] = {"train": {"text": str(path), "share": [0, 0.8]}, "valid": {"text": str(path), "share": [0.8, 1]}}
+    recipe["model"] = {"kind": "recurrent_lm", "cell": "lstm", "size": 16, "hidden_size": 32, "num_layers": 1}
+    model = train(recipe, tmp_path / "run")
+    assert isinstance(model, LanguageModel)
+    report = model.evaluate(PlainTextSettings(text=str(path), share=(0.8, 1.0)))
+    assert report.symbols == report.size.characters == len(path.read_text()) - int(0.8 * len(path.read_text()))
+    assert report.bits_per_character == pytest.approx(report.loss / math.log(2))
+    assert report.bits_per_character < 0.3, "it goes round and round"
+    assert model.generate("ROMEO:\n", method="greedy", max_length=12)[0].text.startswith("ROMEO:\n  ay me!\n\n")
+    scored = model.score(["  ay me!"])[0]
+    assert len(scored.token_log_probabilities) == 9
+    assert scored.tokens[-1] == "↵"
+
+
+# -- n-grams behind the same door -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothing", ["kneser_ney", "add_k"])
+def test_counted_models_are_measured_and_speak_like_others(smoothing: str, text_file: Path, tmp_path: Path) -> None:
+    recipe = recipe_for(text_file, "recurrent")
+    recipe["model"] = {"kind": "ngram_lm", "order": 3, "smoothing": smoothing}
+    del recipe["training"]
+    model = train(recipe, tmp_path / "run")
+    assert isinstance(model, LanguageModel)
+    assert "n-grams" in model.size()
+    events = {event["event"]: event for event in read_journal(tmp_path / "run" / "journal.jsonl")}
+    report = model.evaluate(PlainTextSettings(text=str(text_file), limit=20))
+    assert report.perplexity == pytest.approx(events["validation"]["perplexity"], rel=1e-4)
+    lines = text_file.read_text().splitlines()[:20]
+    assert sum(one.log_probability for one in model.score(lines)) == pytest.approx(-report.nll)
+    text = model.generate("the green", seed=1, max_length=10)[0]
+    ids = [*model.task.tokenizer.encode(text.text), EOS_ID]
+    chances = model.model.ngrams.score(np.array(ids))[2 : 2 + len(text.tokens)]
+    assert all(a >= b - 1e-5 for a, b in zip(text.token_log_probabilities, chances, strict=True))
+    assert model.generate("the green", method="beam", max_length=4, count=2)[0].text.startswith("the green")
+    with pytest.raises(UserError, match="n-grams have neither gates nor heads"):
+        model.trace("the green")
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batching": "stream"}, "carries a state on; a transformer_lm has none"),
+        ({"length": 11}, "training.length 11 is longer than model.context 10"),
+        ({"processes": 9}, "training.processes 9 is more than training.rows 4"),
+        ({"metric": "bleu"}, "training.metric must be one of"),
+        ({"scheduled_sampling": 0.5}, "scheduled_sampling is not a setting"),
+    ],
+)
+def test_recipes_that_contradict_themselves(change: dict[str, Any], message: str, text_file: Path) -> None:
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(recipe_for(text_file, "transformer", **change))
+
+
+def test_verbatim_text_has_no_sentences(text_file: Path) -> None:
+    with pytest.raises(RecipeError, match="verbatim has no ends of lines"):
+        load_recipe(recipe_for(text_file, "recurrent", tokenizer="verbatim", batching="sentences"))
+
+
+def test_a_text_too_short(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("a b\n")
+    with pytest.raises(UserError, match=r"short.txt: 3 symbols are too few for training.rows 4"):
+        train(recipe_for(tmp_path / "short.txt", "recurrent"), tmp_path / "run")
+
+
+def test_only_language_models_speak(tmp_path: Path, text_file: Path) -> None:
+    train(recipe_for(text_file, "feed_forward", steps=1), tmp_path / "run")
+    from seqloom.predictor import Predictor
+
+    with pytest.raises(UserError, match="a language model, which goes on with a text; ask 'seqloom generate"):
+        Predictor.load(tmp_path / "run")
+    config = tmp_path / "run" / "model" / "config.json"
+    config.write_text(config.read_text().replace('"batching": "stream"', '"batching": "steam"'))
+    with pytest.raises(UserError, match="batching must be one of"):
+        LanguageModel.load(tmp_path / "run")
+
+
+def test_a_vocabulary_from_words_between_spaces(text_file: Path) -> None:
+    task = Language.learn(
+        PlainTextSettings(text=str(text_file)), TextSettings(tokenizer="spaces", vocabulary_size=None)
+    )
+    assert len(task.tokenizer) == 4 + len(set(WORDS))
+    assert task.encode_lines(["the cat", ""]) == [[*task.tokenizer.encode("the cat"), EOS_ID], [EOS_ID]]
