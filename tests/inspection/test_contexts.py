@@ -56,7 +56,7 @@ def test_the_terminal_tells_who_is_near() -> None:
     blocks = drawn.split("\n\n")
     without, first, last = blocks[2:5]
     assert without.startswith("layer 0 (without context)")
-    assert without.count("1.00") == 16
+    assert without.count("1.000") == 16
     assert without.count("all are the same") == 4
     assert [line.split("nearest to ")[1][0] for line in first.splitlines()[2:]] == ["2", "1", "4", "3"]
     assert last.startswith("layer 2 (the last)")

@@ -229,6 +229,11 @@ def test_a_word_in_two_contexts(runs: dict[str, Path], tmp_path: Path) -> None:
             assert (abs(vectors[0] - vectors[1]) < 1e-6).all()
             assert ((abs(vectors[0] - vectors[2]) < 1e-6).all()) == (number == 0)
             assert ((abs(vectors[0] - vectors[3]) < 1e-6).all()) == (number == 0)
+        heard: list[str] = []
+        word_in_contexts(model.task, model.model, "z", ["a z", "z"], heard.append)
+        assert [line.split(":")[0] for line in heard] == ["text 1", "text 2"]
+        word_in_contexts(model.task, model.model, "d", texts, heard.append)
+        assert len(heard) == 2
         with pytest.raises(UserError, match="text 2 does not hold the word 'f': 'a b'"):
             word_in_contexts(model.task, model.model, "f", ["F", "a b"])
 

@@ -267,7 +267,7 @@ def _projection(
 
 
 def _contexts(model: Path, words: tuple[str, ...], layer: int | None, save: Path | None) -> str:
-    from seqloom.cli.output import use_colour
+    from seqloom.cli.output import note, use_colour
     from seqloom.errors import UserError
     from seqloom.inspection.contexts import draw_contexts
     from seqloom.language import LanguageModel
@@ -280,7 +280,7 @@ def _contexts(model: Path, words: tuple[str, ...], layer: int | None, save: Path
         )
     word, texts = words[0], words[1:]
     loaded = LanguageModel.load(model)
-    layers = word_in_contexts(loaded.task, loaded.model, word, texts)
+    layers = word_in_contexts(loaded.task, loaded.model, word, texts, note)
     return draw_contexts(word, texts, layers, save, layer=layer, colour=use_colour(), title=_name(model))
 
 
@@ -351,6 +351,7 @@ def _gradients(
     from seqloom.inspection.gradients import draw_gradients
     from seqloom.language import LanguageModel
     from seqloom.tasks.gradients import POSITIONS, STEPS, asked_of_corpus, asked_of_text, measure_gradients
+    from seqloom.tasks.guessing import refuse_guessing
     from seqloom.training.progress import Progress
 
     steps, count = STEPS if steps is None else steps, POSITIONS if count is None else count
@@ -361,6 +362,7 @@ def _gradients(
     found, fresh = [], []
     for path in models:
         loaded = LanguageModel.load(path)
+        refuse_guessing(loaded.model, "tell how far back its loss reaches")
         if texts:
             asked, sample = asked_of_text(loaded.task, texts[0]), "every symbol of the text"
         else:

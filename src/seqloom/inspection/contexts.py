@@ -60,7 +60,7 @@ def draw_contexts(
     of = f" of {title}" if title else ""
     heading = f"“{word}”, {_layer_name(chosen, len(layers))}{of}: PCA, {shares.sum():.1%} of the variance"
     if target is not None:
-        caption = "Vectors of length 1; texts of one colour have each other, or one another, as nearest. " + CAPTION
+        caption = "Vectors of length 1. A text has the colour of the text that is nearest to it. " + CAPTION
         return str(scatter(cloud, target, heading, f"{caption} {_nearest_words(similar[chosen])}"))
     numbered = [f"{number:>2}  {shown(text)}" for number, text in enumerate(texts, 1)]
     blocks = [f"“{word}” in {len(texts)} texts{of}", "\n".join(numbered)]
@@ -103,11 +103,11 @@ def _layer_name(index: int, count: int) -> str:
 
 def _table(index: int, count: int, similar: np.ndarray, colour: bool) -> str:
     """The cosines of one layer, a shaded cell and the number for each pair, and which text is nearest to which."""
-    lines = [_layer_name(index, count), "    " + " ".join(f"{number:>5}" for number in range(1, len(similar) + 1))]
+    lines = [_layer_name(index, count), "    " + " ".join(f"{number:>6}" for number in range(1, len(similar) + 1))]
     near = nearest(similar)
     same = bool(np.allclose(similar, 1.0, atol=1e-6))
     for row, values in enumerate(similar):
-        numbers = " ".join(f"{value:5.2f}".replace("-", "−") for value in values)
+        numbers = " ".join(f"{value:6.3f}".replace("-", "−") for value in values)
         best = float(values[near[row]])
         drawn = bar(best, BAR)
         drawn = painted(drawn, SEQUENTIAL[3]) if colour else drawn
@@ -128,5 +128,5 @@ def _cloud(texts: Sequence[str], vectors: np.ndarray, similar: np.ndarray) -> tu
 
 def _nearest_words(similar: np.ndarray) -> str:
     near = nearest(similar)
-    said = ", ".join(f"{i + 1} to {near[i] + 1} ({similar[i, near[i]]:.2f})" for i in range(len(near)))
+    said = ", ".join(f"{i + 1} to {near[i] + 1} ({similar[i, near[i]]:.3f})" for i in range(len(near)))
     return f"Nearest: {said}.".replace("-0.", "−0.")

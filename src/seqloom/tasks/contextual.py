@@ -7,7 +7,7 @@ that the language model cuts the same word into; the end is given that of the en
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from seqloom.models.transformer_lm import TransformerLanguageModel
 from seqloom.settings import ModelSettings, validated
 from seqloom.tasks.model_language import Language
 from seqloom.text.spans import pieces_of_words
+from seqloom.text.special import UNK_ID
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.text.words import word_spans
 from seqloom.training.checkpoints import check_sizes, load_tensors, put_weights
@@ -182,10 +183,16 @@ def layer_vectors(model: Any, symbols: Tensor) -> list[Tensor]:
     raise UserError(f"a {kind} has no layers of words in their context; {', '.join(READERS)}, {others} have")
 
 
-def word_in_contexts(language: Language, model: Any, word: str, texts: Sequence[str]) -> list[np.ndarray]:
+def word_in_contexts(
+    language: Language,
+    model: Any,
+    word: str,
+    texts: Sequence[str],
+    told: Callable[[str], None] = lambda text: None,
+) -> list[np.ndarray]:
     """The vectors of one word in several texts, where it first stands in each: (texts, size) of each layer.
 
-    Of several pieces of the word the mean is taken.
+    Of several pieces of the word the mean is taken. `told` hears where the model does not know the word.
 
     Raises:
         UserError: A text does not hold the word.
@@ -196,6 +203,8 @@ def word_in_contexts(language: Language, model: Any, word: str, texts: Sequence[
         encoded = language.tokenizer.encode_detailed(text)
         places = [i for i, (first, last) in enumerate(encoded.spans) if first < end and last > start]
         assert places, "a visible word has symbols"
+        if any(encoded.ids[place] == UNK_ID for place in places):
+            told(f"text {number}: {text[start:end]!r} is unknown to the model; its vector is that of any unknown word")
         symbols = torch.tensor([[language.first, *encoded.ids, language.first]])
         with torch.inference_mode():
             layers = layer_vectors(model, symbols)
