@@ -95,6 +95,9 @@ def test_data_check_and_lists(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert test["lines_also_in_train"] == 20  # the others have too few words to tell
     assert "recurrent_lm" in said(capsys, "list", "models")[0]
     assert "model_language" in said(capsys, "list", "tasks")[0]
+    counted = said(capsys, "list", "parameters", folder / "counted")[0]
+    assert "order 2" in counted
+    assert json.loads(said(capsys, "list", "parameters", folder / "counted", "--format", "json")[0])["ngrams"][0] == 11
     assert "396 parameters" in said(capsys, "list", "parameters", folder / "network")[0]
 
 
