@@ -110,8 +110,11 @@ class LanguageModel:
         folder = find_model(path)
         config = read_json(folder / "config.json")
         about = config.get("model") if isinstance(config, dict) else None
-        if not isinstance(about, dict) or config.get("task") != "model_language":
-            raise UserError(f"{path}: not a language model; 'seqloom list tasks' tells what there is")
+        if not isinstance(about, dict):
+            raise UserError(f"{folder}/config.json: not the description of a seqloom model")
+        if config.get("task") != "model_language":
+            kind = config.get("task")
+            raise UserError(f"{path}: a model for the task {kind}; this needs a language model (task model_language)")
         if config.get("format") != FORMAT:
             found = config.get("format")
             raise UserError(f"{folder}/config.json: this seqloom reads model format {FORMAT}; the folder has {found!r}")

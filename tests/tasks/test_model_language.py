@@ -358,3 +358,28 @@ def test_a_vocabulary_from_words_between_spaces(text_file: Path) -> None:
     )
     assert len(task.tokenizer) == 4 + len(set(WORDS))
     assert task.encode_lines(["the cat", ""]) == [[*task.tokenizer.encode("the cat"), EOS_ID], [EOS_ID]]
+
+
+# -- what is seen -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_watched_while_it_reads(trained: LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
+    from seqloom.cli.look import look
+
+    kind = trained.model.settings.kind
+    if kind == "recurrent_lm":
+        look(trained.folder, "gates", "the green witch")
+        assert "witch" in capsys.readouterr().out
+    elif kind == "transformer_lm":
+        look(trained.folder, "attention", "the green witch")  # every head, for there is no source
+        look(trained.folder, "attention", "the green witch", layer=0, head=1)
+        assert "decoder, layer 0, head 1" in capsys.readouterr().out
+        weights = trained.trace("the green witch")["decoder.0.self"].values
+        assert weights.shape == (2, 4, 4)
+        assert weights.sum(-1) == pytest.approx(np.ones((2, 4)))
+    else:
+        assert not trained.trace("the green witch").names()
+    with pytest.raises(UserError, match="--target is for models that answer"):
+        look(trained.folder, "gates", "the green witch", target="x")
+    with pytest.raises(UserError, match="there is nothing to look at"):
+        trained.trace(" ")

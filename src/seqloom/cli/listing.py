@@ -28,7 +28,12 @@ def list_choices(what: What | None = None, model: Path | None = None, /, *, form
         text: for people. json: one object.
     """
     if what == "parameters":
-        described = describe_parameters(*_loaded(model))
+        loaded, folder = _loaded(model)
+        if hasattr(loaded, "ngrams"):
+            counted = {"folder": str(folder), "model": loaded.settings.kind, "ngrams": loaded.ngrams.num_ngrams()}
+            emit(counted) if format == "json" else print(render_ngrams(counted))
+            return
+        described = describe_parameters(loaded, folder)
         emit(described) if format == "json" else print(render_parameters(described))
         return
     if model is not None:
@@ -126,6 +131,14 @@ def describe_parameters(model: Any, folder: Path) -> dict[str, Any]:
         "parts": described,
         "letters": {letter: about for letter, about in LEGEND.items() if letter in used},
     }
+
+
+def render_ngrams(counted: dict[str, Any]) -> str:
+    """What a counted model has in place of parameters."""
+    total = sum(counted["ngrams"])
+    rows = [f"order {order}  {number:>14,}" for order, number in enumerate(counted["ngrams"], 1)]
+    title = f"{counted['folder']}: {counted['model']}, {total:,} n-grams, each with a probability and a back-off weight"
+    return "\n".join([title, "", *rows, f"total    {total:>14,}"])
 
 
 def render_parameters(described: dict[str, Any]) -> str:

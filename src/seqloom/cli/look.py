@@ -176,7 +176,7 @@ def look(
     elif view == "attention":
         shown = _attention(model, texts, target, save, all_heads, site, layer, head)
     else:
-        shown = _gates(model, texts, target, save, side or "encoder", layer or 0, direction or "forward")
+        shown = _gates(model, texts, target, save, side, layer or 0, direction or "forward")
     if save is None:
         print(shown)
     else:
@@ -314,25 +314,36 @@ def _attention(
     from seqloom.cli.output import use_colour
     from seqloom.errors import UserError
     from seqloom.inspection.attention import draw_all_heads, draw_attention, draw_head
+    from seqloom.inspection.heads import sites_of
 
     apart = all_heads or site == "all" or (site is not None and layer is None)
     if head is not None and (apart or layer is None):
         raise UserError("--head picks one head of one layer; say which: --site cross --layer 0 --head 0")
     trace = _trace(model, "attention", texts, target)
+    if layer is None and "decoder.attention" not in trace and "decoder.0.self" in trace:
+        apart = True  # a language model: there is no source to be aligned with
     if apart:
         return draw_all_heads(trace, save, site=None if site == "all" else site, layer=layer, colour=use_colour())
     if layer is not None:
-        return draw_head(trace, save, site=site or "cross", layer=layer, head=head, colour=use_colour())
+        return draw_head(trace, save, site=site or _only(sites_of(trace)), layer=layer, head=head, colour=use_colour())
     return draw_attention(trace, save, colour=use_colour())
 
 
 def _gates(
-    model: Path, texts: tuple[str, ...], target: str | None, save: Path | None, side: str, layer: int, direction: str
+    model: Path,
+    texts: tuple[str, ...],
+    target: str | None,
+    save: Path | None,
+    side: str | None,
+    layer: int,
+    direction: str,
 ) -> str:
     from seqloom.cli.output import use_colour
     from seqloom.inspection.gates import draw_gates
 
     trace = _trace(model, "gates", texts, target)
+    if side is None:  # a language model has no encoder
+        side = "encoder" if any(name.startswith("encoder") for name in trace.names()) else "decoder"
     return draw_gates(trace, save, side=side, layer=layer, direction=direction, colour=use_colour())
 
 
@@ -414,6 +425,11 @@ def _texts(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, An
     else:
         (text,) = _corpora(model, data, test).values()
     return {describe(text): text}
+
+
+def _only(sites: list[str]) -> str:
+    """Where to look when nobody said: across to the source, or at the only place there is."""
+    return sites[0] if len(sites) == 1 else "cross"
 
 
 def _heads(model: Path, data: tuple[str, ...], test: str | None, sentences: int, save: Path | None) -> str:

@@ -1,0 +1,128 @@
+"""`seqloom generate`, `score`, `evaluate`, `data check` and `list` on language models, as typed by a user."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqloom.cli.main import run
+
+LINES = ["the cat sees a dog", "a dog sleeps", "the old cat sleeps and sees the dog"] * 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from seqloom.experiment import train
+
+    folder = tmp_path_factory.mktemp("language")
+    (folder / "text.txt").write_text("\n".join(LINES) + "\n")
+    recipe: dict[str, Any] = {
+        "task": "model_language",
+        "data": {name: {"text": str(folder / "text.txt")} for name in ("train", "valid", "test")},
+        "text": {"tokenizer": "spaces", "vocabulary_size": None},
+        "model": {"kind": "recurrent_lm", "cell": "gru", "size": 6, "hidden_size": 6, "num_layers": 1},
+        "training": {"steps": 4, "rows": 3, "length": 5, "validate_every": 4, "threads": 1},
+    }
+    train(recipe, folder / "network")
+    del recipe["training"]
+    train({**recipe, "model": {"kind": "ngram_lm", "order": 2}}, folder / "counted")
+    return folder
+
+
+@pytest.fixture(params=["network", "counted"])
+def model(request: pytest.FixtureRequest, folder: Path) -> Path:
+    return folder / request.param
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
+    capsys.readouterr()
+    assert run([str(a) for a in arguments]) == code, capsys.readouterr().err
+    found = capsys.readouterr()
+    assert "Traceback" not in found.err
+    return found.out, found.err
+
+
+def test_generate(model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = ["generate", model, "--prompt", "the cat", "--max-length", 7, "--seed", 4]
+    out, _ = said(capsys, *asked)
+    assert out.startswith("the cat")
+    assert said(capsys, *asked)[0] == out
+    out, _ = said(capsys, *asked, "--count", 3, "--format", "json")
+    texts = [json.loads(line) for line in out.splitlines()]
+    assert len(texts) == 3
+    for text in texts:
+        assert text["prompt"] == "the cat"
+        assert len(text["tokens"]) == len(text["token_log_probabilities"]) <= 7 + text["finished"]
+        assert text["log_probability"] == pytest.approx(sum(text["token_log_probabilities"]), abs=1e-4)
+    said(capsys, *asked, "--output", tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_text().startswith("the cat")
+    for options in (["--method", "greedy"], ["--beam-size", 3], ["--top-k", 2], ["--repetition-penalty", 2.0]):
+        assert said(capsys, *asked, *options)[0].startswith("the cat")
+
+
+def test_score(model: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = said(capsys, "score", model, folder / "text.txt")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [row[2] for row in rows] == LINES
+    out, _ = said(capsys, "score", model, folder / "text.txt", "--format", "json")
+    scored = [json.loads(line) for line in out.splitlines()]
+    assert [f"{one['log_probability']:.4f}" for one in scored] == [row[0] for row in rows]
+    assert scored[0]["tokens"] == [*LINES[0].split(), "<eos>"]
+    if model.name == "counted":  # lines are read by themselves there, so the sum is that of the whole text
+        out, _ = said(capsys, "evaluate", model, "--format", "json")
+        report = json.loads(out)
+        total = sum(one["log_probability"] for one in scored)
+        assert report["loss"] * report["symbols"] == pytest.approx(-total, rel=1e-5)
+
+
+def test_evaluate(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = json.loads(said(capsys, "evaluate", model, "--format", "json")[0])
+    words = sum(len(line.split()) + 1 for line in LINES)
+    characters = sum(len(line) + 1 for line in LINES)
+    assert (report["name"], report["words"], report["characters"]) == ("test", words, characters)
+    out, _ = said(capsys, "evaluate", model, "--data", folder / "text.txt")
+    assert f"{report['perplexity']:.2f}" in out
+    assert f"{report['bits_per_character']:.3f}" in out
+
+
+def test_data_check_and_lists(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(capsys, "data", "check", folder / "network" / "recipe.yaml", "--format", "json")[0])
+    train, _, test = found["texts"]
+    assert train["lines"] == 30
+    assert test["lines_also_in_train"] == 20  # the others have too few words to tell
+    assert "recurrent_lm" in said(capsys, "list", "models")[0]
+    assert "model_language" in said(capsys, "list", "tasks")[0]
+    counted = said(capsys, "list", "parameters", folder / "counted")[0]
+    assert "order 2" in counted
+    assert json.loads(said(capsys, "list", "parameters", folder / "counted", "--format", "json")[0])["ngrams"][0] == 11
+    assert "396 parameters" in said(capsys, "list", "parameters", folder / "network")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "nowhere"], "there is no such model or run folder"),
+        (["generate", "NETWORK", "--temperature", "0"], "temperature: must be greater than 0"),
+        (["generate", "NETWORK", "--count", "0"], "--count must be at least 1"),
+        (["generate", "NETWORK", "--method", "greedy", "--count", "2"], "greedy knows one text only"),
+        (["generate", "NETWORK", "--set", "foo=1"], "foo is not a setting"),
+        (["score", "NETWORK", "nowhere.txt"], "there is no such file"),
+        (["score", "NETWORK", "EMPTY"], "there is no line to score"),
+        (["score", "NETWORK", "BAD"], "bad.txt:2: not UTF-8"),
+        (["evaluate", "NETWORK", "--lowercase"], "language models are measured with"),
+        (["evaluate", "NETWORK", "--test", "foo"], "--test must be one of all, test"),
+        (["evaluate", "NETWORK", "--data", "EMPTY"], "the file is empty"),
+        (["predict", "NETWORK", "hello"], "ask 'seqloom generate"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_one_line(
+    arguments: list[str], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "bad.txt").write_bytes(b"ok\n\xff\n")
+    places = {"NETWORK": folder / "network", "EMPTY": tmp_path / "empty.txt", "BAD": tmp_path / "bad.txt"}
+    _, err = said(capsys, *(places.get(word, word) for word in arguments), code=2)
+    assert message in err
