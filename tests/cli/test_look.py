@@ -131,7 +131,7 @@ def test_heads_of_a_bare_model_folder(
         (["gates", TEXT], "no recurrent layer to show"),
         (["heads", "--layer", "0"], "--layer is for look attention and look contexts and look gates"),
         (["contexts", "stick", "a stick"], "takes a word and at least two texts"),
-        (["contexts", "cat", "the cat", "a cat"], "not a language model"),
+        (["contexts", "cat", "the cat", "a cat"], "this needs a language model"),
         (["contexts", "cat", "the cat", "a cat", "--head", "0"], "look contexts takes --save, --layer"),
         (["heads", "--all-heads"], "--all-heads is for look attention"),
         (["heads", TEXT], "look heads takes data (--data, --test), not a text"),
