@@ -17,6 +17,7 @@ from seqloom.corpus.examples import Pair
 from seqloom.errors import RecipeError, UserError
 from seqloom.experiment import train
 from seqloom.export.ctranslate2 import refuse_unsupported
+from seqloom.nn.counting import count_parameters
 from seqloom.predictor import Predictor
 from seqloom.recipe import load_recipe
 from seqloom.tasks.contextual import Context
@@ -130,7 +131,8 @@ def test_what_only_the_language_model_knows_is_learned(
 ) -> None:
     own = tmp_path / "reader"
     shutil.copytree(readers[reader], own)
-    model = train(recipe(data, kind, {"source": str(own), "freeze": freeze}), tmp_path / "run")
+    settings = recipe(data, kind, {"source": str(own), "freeze": freeze}, steps=220, validate_every=220)
+    model = train(settings, tmp_path / "run")
     assert isinstance(model, Predictor)
     pairs = pairs_of(data)
     assert model.task.source.unknown_rate([pair.source for pair in pairs])[0] == len(pairs), "each has one unknown word"
@@ -172,6 +174,7 @@ def test_the_same_pieces_in_another_context_are_other_vectors(data: dict[str, An
     torch.manual_seed(1)
     model: Any = task.build(parsed.model).eval()
     task.start_from_vectors(model, parsed.model, lambda text: None)
+    assert sum(part.count for part in count_parameters(model)) == sum(w.numel() for w in model.parameters())
     texts = ["so north now", "so south now"]
     ids = task.source.encode_many(texts)
     assert ids[0] == ids[1]

@@ -14,6 +14,7 @@ from seqloom.corpus.plain import PlainTextSettings
 from seqloom.errors import RecipeError, UserError
 from seqloom.experiment import train
 from seqloom.language import LanguageModel, streamed
+from seqloom.nn.counting import count_parameters
 from seqloom.recipe import load_recipe
 from seqloom.tasks.contextual import word_in_contexts
 from seqloom.tasks.model_language import LanguageWork
@@ -116,6 +117,12 @@ def test_both_learn_a_language_without_surprises(runs: dict[str, Path], data: di
     assert unsure - 0.01 < both.loss < unsure + 0.12
     hidden = LanguageModel.load(runs["masked_lm"]).evaluate(corpus)
     assert hidden.loss < 0.6 < math.log(6), "one of six, for one who has seen nothing"
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_their_parameters_are_counted(kind: str, runs: dict[str, Path]) -> None:
+    model = LanguageModel.load(runs[kind]).model
+    assert sum(part.count for part in count_parameters(model)) == sum(w.numel() for w in model.parameters())
 
 
 def test_reports_say_what_they_are(runs: dict[str, Path], data: dict[str, Any]) -> None:

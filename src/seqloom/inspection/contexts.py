@@ -15,7 +15,7 @@ from seqloom.inspection.terminal import SEQUENTIAL, bar, painted, shorten, shown
 
 MOST_TEXTS = 30
 BAR = 20  # characters of a bar that stands for 1
-LOWEST_PICTURE = 8  # lines
+PICTURE = 12  # lines
 
 CAPTION = "Cosine of the angle between two vectors: 1 is the same direction, 0 none in common."
 
@@ -65,7 +65,7 @@ def draw_contexts(
     numbered = [f"{number:>2}  {shown(text)}" for number, text in enumerate(texts, 1)]
     blocks = [f"“{word}” in {len(texts)} texts{of}", "\n".join(numbered)]
     blocks += [_table(index, len(layers), matrix, colour) for index, matrix in enumerate(similar)]
-    blocks += [CAPTION, f"{heading}\n\n{scatter_text(cloud, colour=colour, width=width, height=LOWEST_PICTURE)}"]
+    blocks += [CAPTION, f"{heading}\n\n{scatter_text(cloud, colour=colour, width=width, height=PICTURE)}"]
     return "\n\n".join(blocks)
 
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -64,8 +65,7 @@ class ContextualVectors(nn.Module):
         super().__init__()
         self.language, self.frozen = language, freeze
         self.mix = ScalarMix(language.num_vectors)  # type: ignore[arg-type]
-        self.projection = nn.Linear(language.vector_size, size, bias=False)  # type: ignore[arg-type]
-        nn.init.xavier_uniform_(self.projection.weight)
+        self.projection = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size, language.vector_size)))  # type: ignore[call-overload]
         if freeze:
             language.requires_grad_(False)
         self.train(self.training)
@@ -80,4 +80,4 @@ class ContextualVectors(nn.Module):
         """(rows, time) symbols of the language model -> (rows, places, size) vectors of the other model's pieces."""
         with torch.no_grad() if self.frozen else nullcontext():
             layers = self.language.vectors(symbols, lengths)  # type: ignore[operator]
-        return self.projection(mean_of_ranges(self.mix(layers), first, last))
+        return F.linear(mean_of_ranges(self.mix(layers), first, last), self.projection)
