@@ -66,7 +66,9 @@ def test_one_unit_by_hand() -> None:
     model = network(cell="elman", size=1, hidden_size=1, num_layers=1, recurrent_scale=1.7)
     model.output.bias.data.normal_()
     asked = rows(5, 9)
-    w, u, b = (float(getattr(model.decoder.layers[0].cells[0], n).detach()) for n in ("weight_input", "weight_hidden", "bias"))
+    w, u, b = (
+        float(getattr(model.decoder.layers[0].cells[0], n).detach()) for n in ("weight_input", "weight_hidden", "bias")
+    )
     table, out, out_bias = (t.detach().double().numpy() for t in (model.embedding.weight, *model.output.parameters()))
     sums, counts = np.zeros(9), np.zeros(9)
     for read, said in asked:
@@ -141,7 +143,10 @@ def test_every_state_of_every_layer_by_finite_differences(cell: str, connections
     for layer in (0, 1):
         for part in parts:
             slopes = [(loss(layer, part, unit, 1e-5) - loss(layer, part, unit, -1e-5)) / 2e-5 for unit in range(5)]
-            assert found[f"layer {layer} {part}"][back] == pytest.approx(np.linalg.norm(slopes), rel=1e-5), (layer, part)
+            assert found[f"layer {layer} {part}"][back] == pytest.approx(np.linalg.norm(slopes), rel=1e-5), (
+                layer,
+                part,
+            )
 
 
 MODELS = {

@@ -325,13 +325,22 @@ def _limits(values: Sequence[np.ndarray]) -> tuple[float, float]:
     return 10.0**low, 10.0 ** max(high, low + 1)
 
 
+def _power(value: float) -> str:
+    """A power of ten as one writes it: 10⁻³."""
+    exponent = f"{math.log10(value):.0f}" if value > 0 else ""
+    return "10" + exponent.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if exponent else ""
+
+
 def _curves(
     axes: Any, series: Mapping[str, np.ndarray], high: float, limits: tuple[float, float], *, log: bool, first: int
 ) -> None:
     """One line a series, named beside its end."""
+    from matplotlib.ticker import FuncFormatter
+
     low, top = limits
     if log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
     longest = max(map(len, series.values()))
     axes.set_xlim(first, first + max(1, longest - 1))
     axes.set_ylim(low, top)
