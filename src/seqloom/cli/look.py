@@ -321,7 +321,7 @@ def _gradients(
     save: Path | None,
 ) -> str:
     from seqloom.errors import UserError
-    from seqloom.inspection.gradients import draw_gradients
+    from seqloom.inspection.gradients import Gradients, draw_gradients
     from seqloom.language import LanguageModel
     from seqloom.tasks.gradients import POSITIONS, STEPS, asked_of_corpus, asked_of_text, measure_gradients
     from seqloom.training.progress import Progress
@@ -331,7 +331,7 @@ def _gradients(
         raise UserError(f"--steps must be 1 to 10,000 and --count at least 1; got {steps} and {count}")
     if len(texts) > 1 or (texts and (data or test)):
         raise UserError("look gradients takes one text in quotes, or data (--data, --test)")
-    found, fresh = [], []
+    found, fresh = list[Gradients](), list[Gradients]()
     for path in models:
         loaded = LanguageModel.load(path)
         if texts:

@@ -90,7 +90,7 @@ class RecurrentLanguageModel(nn.Module):
             self._start_within(s.init_range)
         with torch.no_grad():
             for cell in self._cells():
-                cell.weight_hidden.mul_(s.recurrent_scale)  # type: ignore[operator, union-attr]
+                cell.weight_hidden.mul_(s.recurrent_scale)  # type: ignore[operator]
 
     def _cells(self) -> list[nn.Module]:
         return [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]
@@ -102,7 +102,7 @@ class RecurrentLanguageModel(nn.Module):
         An embedding that is scaled up also learns faster, by the size at one rate for all weights: a plan for plain
         gradient descent does not reckon with that, so here it is not scaled.
         """
-        of_cells = [weight for cell in self._cells() for weight in (cell.weight_input, cell.weight_hidden)]  # type: ignore[union-attr]
+        of_cells = [weight for cell in self._cells() for weight in (cell.weight_input, cell.weight_hidden)]
         for weight in (self.embedding.weight, self.output.weight, *of_cells):
             nn.init.uniform_(weight, -bound, bound)  # type: ignore[arg-type]
         self.embedding.weight[self.embedding.padding_id] = 0.0
