@@ -181,7 +181,8 @@ def _check(view: ViewName, texts: tuple[str, ...], given: set[str]) -> None:
     if texts and view not in TEXTS:
         raise UserError(f"look {view} takes data (--data, --test), not a text")
     for name in sorted(given - set(OPTIONS[view])):
-        others = " and ".join(f"look {other}" for other, takes in OPTIONS.items() if name in takes)
+        views = [f"look {other}" for other, takes in OPTIONS.items() if name in takes]
+        others = " and ".join(filter(None, [", ".join(views[:-1]), views[-1]]))
         takes = ", ".join(f"--{option}" for option in OPTIONS[view])
         raise UserError(f"--{name} is for {others}; look {view} takes --save, {takes}")
 
