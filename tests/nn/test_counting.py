@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.models import MODELS
+from seqloom.models import LANGUAGE_MODELS, MODELS
 from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS, LSTM
 from seqloom.nn.connections import CONNECTIONS
@@ -50,12 +50,31 @@ KINDS |= {
 }
 for _tie in [(), ("source", "target"), ("output", "target"), ("source", "output"), ("source", "target", "output")]:
     KINDS[f"tie-{'-'.join(_tie) or 'nothing'}"] = TRANSFORMER | dict(tie=_tie)
+WINDOW, SEQUENCE = (
+    dict(kind="feed_forward_lm", size=7, hidden_size=10),
+    dict(kind="recurrent_lm", size=7, hidden_size=10),
+)
+CAUSAL = dict(kind="transformer_lm", size=12, num_heads=3, feed_forward_size=23, num_layers=2, context=29)
+KINDS |= {f"language-cell-{name}": SEQUENCE | dict(cell=name, num_layers=2) for name in CELLS}
+KINDS |= {f"language-{name}": SEQUENCE | dict(connections=name, num_layers=3) for name in CONNECTIONS}
+KINDS |= {f"language-positions-{name}": CAUSAL | dict(positions=name) for name in POSITIONS}
+KINDS |= {
+    "window": WINDOW,
+    "window-direct": WINDOW | dict(direct=True, window=3),
+    "window-tied": WINDOW | dict(size=10, tie=True),
+    "language-tied": SEQUENCE | dict(size=10, tie=True),
+    "language-untied": CAUSAL | dict(tie=False),
+    "language-dropping": SEQUENCE
+    | dict(weight_drop=0.5, dropout=0.5, dropout_kind="variational", embedding_dropout=0.1),
+}
 every_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 
 
 def build(kind: str) -> nn.Module:
-    settings_kind, model_kind = MODELS[KINDS[kind]["kind"]]
+    settings_kind, model_kind = (MODELS | LANGUAGE_MODELS)[KINDS[kind]["kind"]]
     settings: Any = settings_kind(**KINDS[kind])
+    if settings.kind in LANGUAGE_MODELS:
+        return model_kind(settings, num_symbols=TARGET)
     return model_kind(settings, source_symbols=TARGET if settings.share_embeddings else SOURCE, target_symbols=TARGET)
 
 
@@ -73,7 +92,7 @@ def typed_in(numbers: str) -> int:
 
 
 def test_the_kinds_hold_every_model() -> None:
-    assert {given["kind"] for given in KINDS.values()} == set(MODELS)
+    assert {given["kind"] for given in KINDS.values()} == MODELS.keys() | LANGUAGE_MODELS.keys()
 
 
 @every_kind
@@ -144,6 +163,26 @@ def test_a_transformer_from_its_settings(positions: str) -> None:
     table = {"learned": 2 * 512 * d, "relative": 3 * 33 * head}.get(positions, 0)
     rest = SOURCE * d + TARGET * d + TARGET + table
     assert sum(part.count for part in count_parameters(build(f"positions-{positions}"))) == encoder + decoder + rest
+
+
+def test_a_window_from_its_settings() -> None:
+    """Bengio et al. 2003, section 2, with direct connections: |V| (1 + n m + h) + h (1 + (n - 1) m)."""
+    m, h, n = 7, 10, 4
+    direct = TARGET * (1 + n * m + h) + h * (1 + (n - 1) * m)
+    assert sum(part.count for part in count_parameters(build("window-direct"))) == direct
+    n = 5
+    without = TARGET * (1 + m + h) + h * (1 + (n - 1) * m)
+    assert sum(part.count for part in count_parameters(build("window"))) == without
+
+
+def test_language_models_from_their_settings() -> None:
+    lstm = TARGET * 7 + 4 * 10 * (7 + 10 + 1) + 4 * 10 * (10 + 10 + 1) + (10 * TARGET + TARGET)
+    assert sum(part.count for part in count_parameters(build("language-cell-lstm"))) == lstm
+    d, f = 12, 23
+    layer = 4 * d * (d + 1) + (d * f + f + f * d + d) + 2 * 2 * d
+    transformer = TARGET * d + TARGET + 2 * layer + 2 * d
+    assert sum(part.count for part in count_parameters(build("language-positions-none"))) == transformer
+    assert sum(part.count for part in count_parameters(build("language-positions-learned"))) == transformer + 29 * d
 
 
 # -- by hand ---------------------------------------------------------------------------------------------------------

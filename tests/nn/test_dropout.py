@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom.kernels.dropping import kept_units
-from seqloom.nn.dropout import LEVELS, Dropout, dropout_mask, dropped_levels, masked
+from seqloom.nn.dropout import (
+    DROPOUTS,
+    LEVELS,
+    Dropout,
+    SharedDropout,
+    SymbolDropout,
+    dropout_mask,
+    dropped_levels,
+    masked,
+)
 from seqloom.nn.plain import use_plain_paths
 
 RATES = [0.01, 0.3, 0.5, 0.9]
@@ -199,3 +208,65 @@ def test_a_gradient_that_is_not_contiguous() -> None:
     output = training(0.5)(values)
     (gradient,) = torch.autograd.grad(output, values, torch.ones(29, 13).T)
     assert torch.equal(gradient, output)
+
+
+# -- larger pieces ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@every_rate
+def test_a_shared_mask_is_constant_over_time_and_differs_between_rows_and_calls(rate: float, plain: bool) -> None:
+    dropout, values = SharedDropout(rate).train(), torch.ones(5, 7, 1009)
+    use_plain_paths(dropout, plain)
+    first, second = dropout(values), dropout(values)
+    assert torch.equal(first, first[:, :1].expand_as(first))
+    assert not torch.equal(first[:, 0], second[:, 0])
+    assert not any(torch.equal(first[0], other) for other in first[1:])
+    levels = 256 * rate if plain else dropped_levels(rate)
+    assert torch.allclose(first[first != 0], torch.tensor(256 / (256 - levels)))
+    share = (first == 0).float().mean().item()
+    assert abs(share - levels / 256) < 5 * math.sqrt(rate * (1 - rate) / (5 * 1009))
+
+
+@every_rate
+def test_masks_keep_the_mean_exactly(rate: float) -> None:
+    """What a unit is worth on average over all 256 bytes it may draw is what it was worth."""
+    levels = dropped_levels(rate)
+    kept = SharedDropout(rate).train()(torch.ones(1, 1, 4096)).amax().item()
+    torch.testing.assert_close(kept * (LEVELS - levels) / LEVELS, 1.0)
+
+
+def test_a_shared_mask_serves_steps_and_sequences_of_any_rank() -> None:
+    dropout = SharedDropout(0.5).train()
+    for shape in ((3, 11), (3, 5, 11), (3, 2, 5, 11)):
+        values = torch.randn(shape, requires_grad=True)
+        output = dropout(values)
+        mask = output.detach() / values.detach()
+        assert torch.allclose(mask, mask.view(3, -1, 11)[:, 0].view(3, *[1] * (len(shape) - 2), 11).expand(shape))
+        (gradient,) = torch.autograd.grad(output.sum(), values)
+        torch.testing.assert_close(gradient, mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_dropped_symbol_is_dropped_wherever_it_stands(dtype: torch.dtype) -> None:
+    dropout, symbols = SymbolDropout(0.5).train(), torch.arange(64).repeat(3, 2)
+    embedded = torch.ones(3, 128, 5, dtype=dtype, requires_grad=True)
+    output = dropout(embedded, symbols, 64)
+    assert output.dtype == dtype
+    by_symbol = output.view(3, 2, 64, 5)
+    assert torch.equal(by_symbol, by_symbol[:1, :1, :, :1].expand_as(by_symbol))
+    assert set(by_symbol.unique().tolist()) == {0.0, 2.0}
+    assert torch.equal(torch.autograd.grad(output.sum(), embedded)[0], output)
+    assert not torch.equal(dropout(embedded, symbols, 64), output)
+
+
+def test_larger_pieces_do_nothing_without_training_or_without_a_rate() -> None:
+    values, symbols, before = torch.randn(3, 5, 7), torch.zeros(3, 5, dtype=torch.long), torch.get_rng_state()
+    for rate, trains in ((0.5, False), (0.0, True)):
+        assert SharedDropout(rate).train(trains)(values) is values
+        assert SymbolDropout(rate).train(trains)(values, symbols, 4) is values
+    assert torch.equal(torch.get_rng_state(), before)
+    assert {name: kind.__name__ for name, kind in DROPOUTS.items()} == {
+        "independent": "Dropout",
+        "variational": "SharedDropout",
+    }

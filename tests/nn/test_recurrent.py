@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from seqloom.nn import recurrent
 from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.masks import length_mask
 from seqloom.nn.plain import use_plain_paths
@@ -277,6 +278,101 @@ def test_gradients_flow_to_every_weight(name: str) -> None:
     for label, weight in stack.named_parameters():
         assert weight.grad is not None, label
         assert weight.grad.abs().sum() > 0, label
+
+
+# -- dropped weights -------------------------------------------------------------------------------------------------
+
+
+@every_cell
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
+def test_all_paths_take_a_weight_in_place_of_the_cells_own(name: str, directions: int, lengths: Tensor | None) -> None:
+    """In values and in gradients, which reach the weight that was given and not the cell's own."""
+    cells, inputs = [randomised(name) for _ in range(directions)], sequences()
+    states = [random_state(cell) for cell in cells]
+    masks = [(torch.rand_like(cell.weight_hidden) < 0.6) / 0.6 for cell in cells]
+    pull, found = torch.randn(BATCH, TIME, directions * HIDDEN, dtype=torch.float64), []
+
+    def run_unrolled(*given: Any) -> tuple[Tensor, None]:
+        runs = [
+            unroll(cell, inputs, state, lengths, backward=index == 1, hidden_weight=weight)
+            for index, (cell, state, weight) in enumerate(zip(cells, states, given[-1], strict=True))
+        ]
+        return torch.cat([run.outputs for run in runs], -1), None
+
+    for run in (run_unrolled, run_fused, *([run_compiled] if cells[0].kernel else [])):
+        dropped = [cell.weight_hidden * mask for cell, mask in zip(cells, masks, strict=True)]
+        outputs, _ = run(cells, inputs, states, lengths, dropped)
+        gradients = torch.autograd.grad(outputs, [cell.weight_hidden for cell in cells], pull)
+        for gradient, mask in zip(gradients, masks, strict=True):
+            assert torch.equal(gradient != 0, mask != 0), "the undropped weights, and they only"
+        found.append((outputs, *gradients))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+
+
+@every_cell
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("way", ["compiled", "fused", "plain", "watched"])
+def test_a_layer_drops_weights_on_every_path_while_it_trains(
+    name: str, bidirectional: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recurrent, "FUSED_FROM", 1 if way == "fused" else 1000)
+    layer = RecurrentLayer(
+        cell=name, input_size=INPUT, hidden_size=HIDDEN, bidirectional=bidirectional, weight_drop=0.4
+    ).double()
+    layer.plain = way == "plain"  # not its dropout: it must draw the same mask as on the other paths
+    watch = (lambda *_: None) if way == "watched" else None
+    inputs = sequences()
+    torch.manual_seed(5)
+    outputs, _ = layer(inputs, None, LENGTHS, watch=watch)
+    torch.manual_seed(5)
+    dropped = [layer.weight_dropout(cell.weight_hidden) for cell in layer.cells]
+    runs = [
+        unroll(cell, inputs, cell.start(inputs), LENGTHS, backward=index == 1, hidden_weight=weight)
+        for index, (cell, weight) in enumerate(zip(layer.cells, dropped, strict=True))
+    ]
+    torch.testing.assert_close(outputs, torch.cat([run.outputs for run in runs], -1))
+    assert not torch.equal(layer(inputs, None, LENGTHS, watch=watch)[0], outputs), "each call draws anew"
+    layer.eval()
+    whole = [unroll(cell, inputs, cell.start(inputs), LENGTHS, backward=i == 1) for i, cell in enumerate(layer.cells)]
+    expected = torch.cat([run.outputs for run in whole], -1)
+    torch.testing.assert_close(layer(inputs, None, LENGTHS, watch=watch)[0], expected)
+
+
+@compiled_cells
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "lengths"])
+def test_dropped_weights_in_single_precision(name: str, lengths: Tensor | None) -> None:
+    """The loops torch takes for float are others than those for double."""
+    layer = RecurrentLayer(cell=name, input_size=INPUT, hidden_size=HIDDEN, weight_drop=0.4)
+    inputs, found = sequences().float(), []
+    for layer.plain in (False, True):
+        torch.manual_seed(5)
+        outputs, _ = layer(inputs, None, lengths)
+        found.append((outputs, *torch.autograd.grad(outputs.square().sum(), [*layer.parameters()])))
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+
+
+@compiled_cells
+def test_who_trains_fused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large cells, but an LSTM only over padded rows; a single step without gradient takes no loop at all."""
+    taken: list[str] = []
+    for way in ("run_fused", "run_compiled", "unroll"):
+        run = getattr(recurrent, way)
+        monkeypatch.setattr(recurrent, way, lambda *a, way=way, run=run, **k: (taken.append(way), run(*a, **k))[1])
+    monkeypatch.setattr(recurrent, "FUSED_FROM", HIDDEN)
+    inputs = sequences().float()
+    for size in (HIDDEN - 1, HIDDEN):
+        layer = RecurrentLayer(cell=name, input_size=INPUT, hidden_size=size)
+        layer(inputs)
+        layer(inputs, None, LENGTHS)
+        with torch.no_grad():
+            layer(inputs)
+            one = layer(inputs[:, :1])[0]
+            torch.testing.assert_close(one, run_compiled([layer.cell], inputs[:, :1], layer.start(inputs), None)[0])
+    small = ["run_compiled"] * 3 + ["unroll"]
+    large = ["run_compiled" if name == "lstm" else "run_fused", "run_fused", "run_compiled", "unroll"]
+    assert taken == small + large
 
 
 # -- states ----------------------------------------------------------------------------------------------------------

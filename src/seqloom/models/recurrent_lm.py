@@ -90,9 +90,9 @@ class RecurrentLanguageModel(nn.Module):
             self._start_within(s.init_range)
         with torch.no_grad():
             for cell in self._cells():
-                cell.weight_hidden.mul_(s.recurrent_scale)  # type: ignore[operator]
+                cell.weight_hidden.mul_(s.recurrent_scale)
 
-    def _cells(self) -> list[nn.Module]:
+    def _cells(self) -> list[Any]:
         return [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]
 
     @torch.no_grad()
@@ -104,7 +104,7 @@ class RecurrentLanguageModel(nn.Module):
         """
         of_cells = [weight for cell in self._cells() for weight in (cell.weight_input, cell.weight_hidden)]
         for weight in (self.embedding.weight, self.output.weight, *of_cells):
-            nn.init.uniform_(weight, -bound, bound)  # type: ignore[arg-type]
+            nn.init.uniform_(weight, -bound, bound)
         self.embedding.weight[self.embedding.padding_id] = 0.0
         self.embedding.scale = 1.0
 

@@ -170,7 +170,8 @@ class RecurrentLayer(nn.Module):
         cells = self._cells()
         states = self.start(inputs) if states is None else states
         weights = [self.weight_dropout(cell.weight_hidden) for cell in cells]
-        if watch is None and not self.plain:
+        one_step = inputs.shape[1] == 1 and lengths is None and not torch.is_grad_enabled()
+        if watch is None and not self.plain and not one_step:  # oneDNN would lay out the weights for a single use
             trains = torch.is_grad_enabled() and inputs.device.type == "cpu"
             fused = cells[0].kernel is None or (trains and trains_fused(cells[0], lengths))
             run_fast = run_fused if fused else run_compiled
