@@ -24,6 +24,7 @@ from seqloom.language import LanguageModel
 from seqloom.predictor import Predictor
 from seqloom.recipe import FittedRecipe, LanguageRecipe, NGramRecipe, Recipe, load_recipe, recipe_text
 from seqloom.tasks import TASKS
+from seqloom.tasks.contextual import READERS
 from seqloom.tasks.count_ngrams import train_ngrams
 from seqloom.tasks.embed import train_vectors
 from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
@@ -72,7 +73,7 @@ def train(
     if resume and (run / "text").is_dir():
         task = task_kind.load(run / "text")
     else:
-        task = task_kind.learn(recipe.data.train, recipe.text)
+        task = task_kind.learn(recipe.data.train, recipe.text, recipe.model)
         with folder_written_aside(run / "text") as folder:
             task.save(folder)
     if isinstance(recipe, NGramRecipe):
@@ -108,6 +109,12 @@ _USES = {
     "translate": 'seqloom predict . "some text"',
     "model_language": 'seqloom generate . --prompt "some text"',
 }
+
+
+def _use(recipe: Recipe) -> str:
+    if recipe.model.kind in READERS:
+        return 'seqloom look . contexts WORD "a text with the word" "another text with it"'
+    return _USES[recipe.task]
 
 
 def _name(corpus: Any) -> str:
@@ -197,6 +204,6 @@ def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progress
 It has learned from the data above and nothing else: expect it to fail on other kinds of text.
 
 ```
-{_USES[recipe.task]}
+{_use(recipe)}
 ```
 """

@@ -17,6 +17,7 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError, one_of
 from seqloom.evaluation.language import MOST_NATS, LanguageReport, LastSymbolReport, TextSize
+from seqloom.evaluation.masked import MaskedReport
 from seqloom.files import read_json
 from seqloom.folders import FORMAT, find_model, is_arpa
 from seqloom.models import LANGUAGE_MODELS
@@ -24,6 +25,7 @@ from seqloom.models.ngram_lm import NGramLanguageModel
 from seqloom.ngrams.arpa import read_arpa, write_arpa
 from seqloom.ngrams.model import NGramModel
 from seqloom.settings import validated
+from seqloom.tasks.guessing import refuse_guessing
 from seqloom.tasks.model_language import READINGS, Language
 from seqloom.text.special import EOS, EOS_ID, SPECIAL
 from seqloom.text.tokenizers import SPACE, Tokenizer
@@ -182,6 +184,7 @@ class LanguageModel:
             tell: is told a number and a symbol whenever one is said (not by a beam, which changes its mind).
             decoding: settings to change.
         """
+        refuse_guessing(self.model, "go on with a text")
         settings = self.decoding.overridden(decoding)
         symbols = self.task.tokenizer.encode(prompt)
         room = settings.max_length + 1  # and the end
@@ -204,6 +207,7 @@ class LanguageModel:
 
     def score(self, lines: Sequence[str], progress: Callable[[int], None] | None = None) -> list[Scored]:
         """How likely each line is, read by itself."""
+        refuse_guessing(self.model, "tell how likely a line is")
         found = []
         ends = ["↵"] if self.task.verbatim else [EOS]
         size = TextSize.verbatim if self.task.verbatim else TextSize.of
@@ -215,7 +219,7 @@ class LanguageModel:
 
     def evaluate(
         self, corpus: PlainTextSettings, name: str = "test", progress: Callable[[float], None] | None = None
-    ) -> LanguageReport | LastSymbolReport:
+    ) -> LanguageReport | LastSymbolReport | MaskedReport:
         """How well the model foresees a text, or the last symbols of its lines where it was trained for those."""
         if self.only_last:
             return self.task.evaluate_last(self.model, name, corpus, progress)
@@ -223,6 +227,7 @@ class LanguageModel:
 
     def trace(self, text: str) -> Any:
         """Gates or heads while a line is read; its axes are labelled with the symbols."""
+        refuse_guessing(self.model, "be watched while it says the next symbol")
         from seqloom.inspection.trace import Trace
 
         ids = self.task.tokenizer.encode(text)
@@ -240,6 +245,7 @@ class LanguageModel:
 
 def streamed(model: LanguageModel, prompt: str, write: Callable[[str], None]) -> Callable[[int, int], None]:
     """For `tell`: writes the text as it grows, the prompt first."""
+    refuse_guessing(model.model, "go on with a text")  # before anything is written
     said = model.task.tokenizer.encode(prompt)
     shown = model.task.tokenizer.decode(said)
     write(shown)

@@ -173,6 +173,8 @@ def _contradictions(recipe: Recipe) -> list[str]:
         problems.append("one table for both sides (model.share_embeddings, model.tie: source) needs text.joint")
     if getattr(recipe.training, "metric", "") == "aer" and getattr(recipe.model, "decoder", "attention") != "attention":
         problems.append("training.metric: aer needs model.decoder: attention")
+    if getattr(recipe.model, "contextual", None) is not None and recipe.text.dropout:
+        problems.append("text.dropout cuts words anew; model.contextual needs to know where they are: leave one out")
     if isinstance(recipe, LanguageRecipe):
         problems += _language_contradictions(recipe)
     return problems
@@ -183,6 +185,18 @@ def _language_contradictions(recipe: LanguageRecipe) -> list[str]:
     problems = []
     if recipe.text.dropout:
         problems.append("text.dropout is for translation; a language model must read a text in one way")
+    if recipe.model.kind == "bidirectional_lm" and s.batching != "sentences":
+        problems.append(
+            f"training.batching: {s.batching} has no end to read back from; a bidirectional_lm needs sentences"
+        )
+    if recipe.model.kind in ("bidirectional_lm", "masked_lm") and s.predict == "last":
+        problems.append(
+            f"training.predict: last is for models that say the next symbol; a {recipe.model.kind} does not"
+        )
+    if recipe.model.kind == "masked_lm" and s.metric != "loss":
+        problems.append(
+            f"training.metric: {s.metric} is of models that say the next symbol; a masked_lm has only a loss: set loss"
+        )
     if context is not None and s.batching == "stream":
         problems.append(f"training.batching: stream carries a state on; a {recipe.model.kind} has none: use windows")
     if context is not None and s.batching == "windows" and s.length > context:

@@ -134,8 +134,11 @@ def test_heads_of_a_bare_model_folder(
         (["gates", TEXT], "no recurrent layer to show"),
         (
             ["heads", "--layer", "0"],
-            "--layer is for look attention, look gates and look gradients; look heads takes --save, --data",
+            "--layer is for look attention, look contexts, look gates and look gradients; look heads takes --save",
         ),
+        (["contexts", "stick", "a stick"], "takes a word and at least two texts"),
+        (["contexts", "cat", "the cat", "a cat"], "this needs a language model"),
+        (["contexts", "cat", "the cat", "a cat", "--head", "0"], "look contexts takes --save, --layer"),
         (["heads", "--all-heads"], "--all-heads is for look attention"),
         (["heads", TEXT], "look heads takes data (--data, --test), not a text"),
         (["heads", "--sentences", "0"], "--sentences must be at least 1; got 0"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -38,11 +38,39 @@ def _lengths(rows: Sequence[Ids]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class ContextBatch:
+    """What a language model reads beside an encoder, and where each source symbol finds its word there.
+
+    `symbols` (batch, time), `lengths` (batch,); `first` and `last` (batch, source time): a range of `symbols`, the last
+    exclusive, empty where there is nothing.
+    """
+
+    symbols: Tensor
+    lengths: Tensor
+    first: Tensor
+    last: Tensor
+
+    def doubled(self) -> ContextBatch:
+        """Every row a second time, after all others."""
+        return ContextBatch(*(torch.cat([part, part]) for part in (self.symbols, self.lengths, self.first, self.last)))
+
+    def part(self, rows: slice, source: int) -> ContextBatch:
+        """Some rows, without the padding that only the others needed; `source` is the width of theirs."""
+        lengths = self.lengths[rows]
+        width = int(lengths.max()) if len(lengths) else 0
+        return ContextBatch(self.symbols[rows, :width], lengths, self.first[rows, :source], self.last[rows, :source])
+
+
+@dataclass(frozen=True)
 class SourceBatch:
-    """What an encoder reads: `source` (batch, source time) ending in EOS, `source_lengths` (batch,)."""
+    """What an encoder reads: `source` (batch, source time) ending in EOS, `source_lengths` (batch,).
+
+    `context` is what a language model reads beside it, where there is one.
+    """
 
     source: Tensor
     source_lengths: Tensor
+    context: ContextBatch | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return self.source.shape[0]
@@ -67,7 +95,7 @@ class PairBatch(SourceBatch):
             tensor.repeat(2, *[1] * (tensor.dim() - 1))
             for tensor in (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
         )
-        return PairBatch(*twice)
+        return PairBatch(*twice, context=None if self.context is None else self.context.doubled())
 
     def part(self, number: int, of: int) -> PairBatch:
         """Every `of`-th row from `number` on, without the padding that only the others needed; may have no row."""
@@ -81,15 +109,27 @@ class PairBatch(SourceBatch):
             target_in=self.target_in[rows, :target],
             target_out=self.target_out[rows, :target],
             target_lengths=target_lengths,
+            context=None if self.context is None else self.context.part(rows, source),
         )
 
 
-def collate_sources(sources: Sequence[Ids]) -> SourceBatch:
+def collate_context(symbols: Sequence[Ids], places: Sequence[Ids]) -> ContextBatch:
+    """Texts as a language model reads them, and for each source symbol from where to where: from, to, from, to, …"""
+    ranges = [np.asarray(row, np.int64) for row in places]
+    return ContextBatch(
+        padded(symbols),
+        torch.from_numpy(_lengths(symbols)),
+        padded([row[0::2] for row in ranges]),
+        padded([row[1::2] for row in ranges]),
+    )
+
+
+def collate_sources(sources: Sequence[Ids], context: ContextBatch | None = None) -> SourceBatch:
     """Encoded sentences -> what an encoder reads: EOS appended, padded, lengths kept."""
-    return SourceBatch(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1))
+    return SourceBatch(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1), context=context)
 
 
-def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> PairBatch:
+def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids], context: ContextBatch | None = None) -> PairBatch:
     """Encoded pairs (unknown words are UNK already) -> one training batch.
 
     The source ends in EOS, so the encoder sees where it stops. The target is shifted against itself: the decoder reads
@@ -102,4 +142,5 @@ def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> PairBatch:
         target_in=padded(targets, before=BOS_ID),
         target_out=padded(targets, after=EOS_ID),
         target_lengths=torch.from_numpy(_lengths(targets) + 1),
+        context=context,
     )

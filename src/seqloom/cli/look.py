@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-ViewName = Literal["attention", "gates", "gradients", "heads", "lengths", "neighbours", "pca", "projection"]
+ViewName = Literal["attention", "contexts", "gates", "gradients", "heads", "lengths", "neighbours", "pca", "projection"]
 VIEWS = {
     "attention": "which source words each target word was made from; every head of a Transformer",
+    "contexts": "one word in several texts: how alike a language model's vectors of it are, layer by layer",
     "gates": "what a recurrent layer's gates did at each step",
     "gradients": "how far back the loss of a language model reaches, for one or several models",
     "heads": "what each head of a Transformer looks at, and how much the model needs it",
@@ -20,6 +21,7 @@ VIEWS = {
 }
 OPTIONS = {
     "attention": ("target", "all-heads", "site", "layer", "head"),
+    "contexts": ("layer",),
     "gates": ("target", "side", "layer", "direction"),
     "gradients": ("compare", "data", "test", "steps", "count", "layer", "untrained"),
     "heads": ("data", "test", "sentences"),
@@ -31,6 +33,7 @@ OPTIONS = {
 """What each view takes besides --save."""
 TEXTS = {
     "attention": "one text in quotes",
+    "contexts": "a word, and texts that it stands in",
     "gates": "one text in quotes",
     "gradients": "one text in quotes",
     "neighbours": "words",
@@ -72,19 +75,22 @@ def look(
 
     seqloom look runs/wikipedia-skipgram neighbours king paris
 
+    seqloom look runs/wikipedia-elmo contexts stick "he broke the stick" "they stick to the plan"
+
     Parameters
     ----------
     model
         A model folder or a run folder; for word vectors also a file of word2vec, GloVe or fastText.
     view
-        attention: who looks at whom in one sentence. gates: gate activations over time. gradients: how far back the
-        loss of a language model reaches. heads: what each head does over
-        many sentences. lengths: quality against length. Of word vectors, neighbours: the nearest words. pca: pairs of
-        words and the step from one to the other. projection: words in a plane.
+        attention: who looks at whom in one sentence. contexts: the vectors of one word in several texts, from a
+        language model. gates: gate activations over time. gradients: how far back the loss of a language model reaches.
+        heads: what each head does over many sentences. lengths: quality against length. Of word vectors, neighbours:
+        the nearest words. pca: pairs of words and the step from one to the other. projection: words in a plane.
     texts
-        attention, gates: the text to answer while being watched. gradients: a text, every symbol of which is asked for
-        (default: symbols of the run's validation data). neighbours: words. pca: a section of an analogy file,
-        such as countries. projection: words to be named; without any, frequent ones are.
+        attention, gates: the text to answer while being watched. contexts: a word, then texts that it stands in.
+        gradients: a text, every symbol of which is asked for (default: symbols of the run's validation data).
+        neighbours: words. pca: a section of an analogy file, such as countries. projection: words to be named; without
+        any, frequent ones are.
     save
         Draw into this file: .svg, .png or .pdf.
     target
@@ -94,8 +100,9 @@ def look(
     site
         attention: heads of the encoder, of the decoder among its own words, or across from decoder to source (cross).
     layer
-        attention: the mean of a layer's heads, from 0 (site: cross). gates: which layer (0). gradients: which layer
-        (all; the last, of several models).
+        attention: the mean of a layer's heads, from 0 (site: cross). contexts: whose vectors are drawn as points, 0 for
+        those without context (the last). gates: which layer (0). gradients: which layer (all; the last, of several
+        models).
     head
         attention: one head of that layer, from 0.
     side
@@ -164,6 +171,8 @@ def look(
         shown = _gradients([model, *compare], texts, data, test, steps, count, layer, untrained, save)
     elif view == "heads":
         shown = _heads(model, data, test, SENTENCES if sentences is None else sentences, save)
+    elif view == "contexts":
+        shown = _contexts(model, texts, layer, save)
     elif view == "attention":
         shown = _attention(model, texts, target, save, all_heads, site, layer, head)
     else:
@@ -258,6 +267,24 @@ def _projection(
         )
 
 
+def _contexts(model: Path, words: tuple[str, ...], layer: int | None, save: Path | None) -> str:
+    from seqloom.cli.output import note, use_colour
+    from seqloom.errors import UserError
+    from seqloom.inspection.contexts import draw_contexts
+    from seqloom.language import LanguageModel
+    from seqloom.tasks.contextual import word_in_contexts
+
+    if len(words) < 3:
+        raise UserError(
+            'look contexts takes a word and at least two texts: look MODEL contexts stick "he broke the stick" '
+            '"they stick to the plan"'
+        )
+    word, texts = words[0], words[1:]
+    loaded = LanguageModel.load(model)
+    layers = word_in_contexts(loaded.task, loaded.model, word, texts, note)
+    return draw_contexts(word, texts, layers, save, layer=layer, colour=use_colour(), title=_name(model))
+
+
 def _trace(model: Path, view: str, texts: tuple[str, ...], target: str | None) -> Any:
     from seqloom.cli.output import read_texts
     from seqloom.errors import UserError
@@ -336,6 +363,7 @@ def _gradients(
     from seqloom.inspection.gradients import Gradients, draw_gradients
     from seqloom.language import LanguageModel
     from seqloom.tasks.gradients import POSITIONS, STEPS, asked_of_corpus, asked_of_text, measure_gradients
+    from seqloom.tasks.guessing import refuse_guessing
     from seqloom.training.progress import Progress
 
     steps, count = STEPS if steps is None else steps, POSITIONS if count is None else count
@@ -346,6 +374,7 @@ def _gradients(
     found, fresh = list[Gradients](), list[Gradients]()
     for path in models:
         loaded = LanguageModel.load(path)
+        refuse_guessing(loaded.model, "tell how far back its loss reaches")
         if texts:
             asked, sample = asked_of_text(loaded.task, texts[0]), "every symbol of the text"
         else:

@@ -39,6 +39,7 @@ def train(
     from seqloom.experiment import run_folder
     from seqloom.experiment import train as run_experiment
     from seqloom.language import LanguageModel
+    from seqloom.tasks.guessing import guesses
     from seqloom.vectors.table import WordVectors
 
     folder = run_folder(recipe, run)
@@ -51,7 +52,9 @@ def train(
         note(f"  seqloom look {folder} projection --save words.png")
         return
     note(f"\nThe model is in {strong(str(folder / 'model'))} ({model.size()}). Next:")
-    if isinstance(model, LanguageModel):
+    if isinstance(model, LanguageModel) and guesses(model.model):
+        note(f'  seqloom look {folder} contexts WORD "a text with the word" "another text with it"')
+    elif isinstance(model, LanguageModel):
         note(f"  seqloom generate {folder}")
     else:
         note(f'  seqloom predict {folder} "some text"')

@@ -114,6 +114,11 @@ def refuse_unsupported(settings: Any) -> None:
             f"model.kind: {settings.kind} has no counterpart in CTranslate2, which runs Transformers; "
             "transformer_translator has"
         )
+    if settings.contextual is not None:
+        raise UserError(
+            "model.contextual: a language model that reads the source too has no counterpart in CTranslate2; leave "
+            "contextual out"
+        )
     if settings.connections != "residual":
         raise UserError(f"model.connections: {settings.connections} has no counterpart in CTranslate2; residual has")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from seqloom.models.bidirectional_lm import BidirectionalLanguageModel, BidirectionalLanguageModelSettings
 from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForwardLanguageModelSettings
+from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings
 from seqloom.models.ngram_lm import NGramLanguageModel
 from seqloom.models.recurrent_lm import RecurrentLanguageModel, RecurrentLanguageModelSettings
 from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
@@ -19,7 +21,9 @@ MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
 }
 
 LANGUAGE_MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
+    "bidirectional_lm": (BidirectionalLanguageModelSettings, BidirectionalLanguageModel),
     "feed_forward_lm": (FeedForwardLanguageModelSettings, FeedForwardLanguageModel),
+    "masked_lm": (MaskedLanguageModelSettings, MaskedLanguageModel),
     "ngram_lm": (NGramSettings, NGramLanguageModel),  # counted, not fitted: see tasks/count_ngrams.py
     "recurrent_lm": (RecurrentLanguageModelSettings, RecurrentLanguageModel),
     "transformer_lm": (TransformerLanguageModelSettings, TransformerLanguageModel),

@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.collate import PairBatch, SourceBatch
+from seqloom.models.contextual import ContextualSettings, contextual_vectors, with_context
 from seqloom.models.pretrained import PretrainedSettings, refuse_two_for_one
 from seqloom.nn.attention import SCORES, Attended, attend
 from seqloom.nn.cells import State
@@ -53,6 +54,7 @@ class RecurrentTranslatorSettings(ModelSettings):
     share_embeddings: bool = Field(False, description="one embedding for both sides (needs text.joint)")
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     pretrained: PretrainedSettings | None = Field(None, description="vectors that the embeddings start from")
+    contextual: ContextualSettings | None = Field(None, description="a language model that reads the source too")
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> RecurrentTranslatorSettings:
@@ -103,7 +105,15 @@ class DecoderState(NamedTuple):
 class RecurrentTranslator(nn.Module):
     """Recurrent encoder-decoder, with attention or without."""
 
-    def __init__(self, settings: RecurrentTranslatorSettings, *, source_symbols: int, target_symbols: int) -> None:
+    def __init__(
+        self,
+        settings: RecurrentTranslatorSettings,
+        *,
+        source_symbols: int,
+        target_symbols: int,
+        reader: nn.Module | None = None,
+    ) -> None:
+        """`reader` is the language model that `settings.contextual` names."""
         super().__init__()
         s = self.settings = settings
         self.plain = False
@@ -144,13 +154,15 @@ class RecurrentTranslator(nn.Module):
         if s.tie_output:
             self.output.weight = self.target_embedding.weight
         self.dropout = Dropout(s.dropout)
+        self.contextual = contextual_vectors(s.contextual, reader, s.embedding_size)
 
     # -- reading the source ------------------------------------------------------------------------------------------
 
     def encode(self, batch: SourceBatch, trace: Any = None) -> tuple[Memory, tuple[State, ...]]:
         """The source as a memory, and the encoder's last states, one a layer."""
         watch = None if trace is None else _gate_watcher(trace, "encoder", "source")
-        embedded = self.dropout(self.source_embedding(batch.source))  # (batch, source, embedding)
+        embedded = self.source_embedding(batch.source)  # (batch, source, embedding)
+        embedded = self.dropout(with_context(embedded, self.contextual, batch))
         values, finals = self.encoder(embedded, lengths=batch.source_lengths, watch=watch)
         values = self.dropout(values)
         keys = self.score.prepare(values) if self.attends else None

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.collate import PairBatch, SourceBatch
+from seqloom.models.contextual import ContextualSettings, contextual_vectors, with_context
 from seqloom.models.pretrained import PretrainedSettings, refuse_two_for_one
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
@@ -86,6 +87,7 @@ class TransformerTranslatorSettings(TransformerSettings):
         None, ge=0, description="decoder layer whose mean attention is the alignment (default: the last but one)"
     )
     pretrained: PretrainedSettings | None = Field(None, description="vectors that the embeddings start from")
+    contextual: ContextualSettings | None = Field(None, description="a language model that reads the source too")
 
     @model_validator(mode="after")
     def _ties(self) -> TransformerTranslatorSettings:
@@ -127,7 +129,15 @@ class TransformerTranslator(nn.Module):
 
     attends = True
 
-    def __init__(self, settings: TransformerTranslatorSettings, *, source_symbols: int, target_symbols: int) -> None:
+    def __init__(
+        self,
+        settings: TransformerTranslatorSettings,
+        *,
+        source_symbols: int,
+        target_symbols: int,
+        reader: nn.Module | None = None,
+    ) -> None:
+        """`reader` is the language model that `settings.contextual` names."""
         super().__init__()
         s = self.settings = settings
         self.source_embedding = SymbolEmbedding(source_symbols, s.size)
@@ -147,6 +157,7 @@ class TransformerTranslator(nn.Module):
             assert not s.share_embeddings or source_symbols == target_symbols, "checked where the recipe is read"
             tables[name].weight = tables[tied[0]].weight
         self.alignment_layer = max(0, s.decoder_layers - 2) if s.alignment_layer is None else s.alignment_layer
+        self.contextual = contextual_vectors(s.contextual, reader, s.size)
 
     # -- reading the source ------------------------------------------------------------------------------------------
 
@@ -154,7 +165,8 @@ class TransformerTranslator(nn.Module):
         """Read the source; the state holds what every decoder layer will look at."""
         mask = _key_mask(batch.source_lengths, batch.source.shape[1])
         watch = None if trace is None else _watcher(trace, "encoder", "source", "source")
-        encoded, _ = self.encoder(self.source_embedding(batch.source), mask, watch=watch)
+        embedded = with_context(self.source_embedding(batch.source), self.contextual, batch)
+        encoded, _ = self.encoder(embedded, mask, watch=watch)
         past = None if torch.is_grad_enabled() else self._no_past(encoded)  # gradients need tensors of their own
         return DecoderState(past, self.decoder.prepare(encoded), mask)
 

@@ -241,8 +241,12 @@ class RecurrentStack(nn.Module):
         lengths: Tensor | None = None,
         *,
         watch: Watch | None = None,
+        collect: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[State, ...]]:
-        """(batch, time, input) -> (batch, time, hidden size), one final state a layer (directions side by side)."""
+        """(batch, time, input) -> (batch, time, hidden size), one final state a layer (directions side by side).
+
+        `collect` is given what each layer passes on, each (batch, time, hidden size).
+        """
         starts = [None] * len(self.layers) if states is None else [[state] for state in states]
         finals: list[State] = []
         seen: list[Tensor] = []  # what each layer gave to the one above, each (batch, time, hidden size)
@@ -253,6 +257,8 @@ class RecurrentStack(nn.Module):
             outputs, final = layer(inputs, start, lengths, watch=within)
             seen.append(self._connect(seen, outputs))
             finals.append(type(final[0])(*(torch.cat(parts, -1) for parts in zip(*final, strict=True))))
+        if collect is not None:
+            collect += seen
         return seen[-1], tuple(finals)
 
     def step(

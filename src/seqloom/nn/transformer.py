@@ -213,6 +213,7 @@ class TransformerStack(nn.Module):
         memory: Sequence[KeysValues] | None = None,
         memory_mask: Tensor | None = None,
         watch: WatchLayers | None = None,
+        collect: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """(batch, time, size) -> (batch, time, size), and each layer's keys and values, to go on from.
 
@@ -224,6 +225,7 @@ class TransformerStack(nn.Module):
             memory: the source as each layer's cross-attention prepared it.
             memory_mask: True where the source is real.
             watch: is handed the weights of every attention.
+            collect: is given what each layer passes on, each (batch, time, size), without the last norm.
         """
         offset = past[0].keys.shape[2] if past else 0
         seen = [self.dropout(self.positions.embed(embedded, offset))]
@@ -232,6 +234,8 @@ class TransformerStack(nn.Module):
             within = None if watch is None else lambda name, weights, i=index: watch(f"{i}.{name}", weights)
             before, source = (past[index] if past else None), (memory[index] if memory else None)
             kept.append(layer(seen, mask, before, source, memory_mask, within))
+            if collect is not None:
+                collect.append(seen[-1])
         output = seen[-1] if self.norm is None else self.norm(seen[-1])
         return output, tuple(kept)
 

@@ -27,10 +27,13 @@ from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.evaluation.language import LanguageReport, LastSymbolReport, TextSize
+from seqloom.evaluation.masked import MaskedReport
 from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.language import detach
+from seqloom.models.masked_lm import MaskedLanguageModel
 from seqloom.tasks.count_ngrams import blocks_of
+from seqloom.tasks.guessing import guesses, guessing_loss, measure
 from seqloom.text.special import EOS_ID, PAD_ID, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
@@ -46,6 +49,7 @@ READINGS = {
     "windows": "in pieces",
     "sentences": "line by line",
 }
+BOTH_WAYS = "forward and backward: all figures are of the mean of both directions' losses"
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Language:
     # -- text ---------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def learn(cls, corpus: PlainTextSettings, text: TextSettings) -> Language:
+    def learn(cls, corpus: PlainTextSettings, text: TextSettings, model: Any = None) -> Language:
         """Learn the vocabulary from the training text."""
         texts = read_parts(corpus) if text.tokenizer == "verbatim" else read_lines(corpus)
         return cls(Tokenizer.train(texts, text))
@@ -101,7 +105,10 @@ class Language:
 
     def build(self, settings: Any) -> nn.Module:
         """A fresh model for this vocabulary."""
-        return LANGUAGE_MODELS[settings.kind][1](settings, num_symbols=len(self.tokenizer))
+        kind, num_symbols = LANGUAGE_MODELS[settings.kind][1], len(self.tokenizer)
+        if getattr(settings, "characters", None) is not None:  # reads what symbols are spelled like
+            return kind(settings, num_symbols=num_symbols, pieces=self.tokenizer.pieces(range(num_symbols)))
+        return kind(settings, num_symbols=num_symbols)
 
     def start_from_vectors(self, model: Any, settings: Any, told: Callable[[str], None]) -> None:
         """Language models learn their own vectors."""
@@ -118,6 +125,8 @@ class Language:
         self, model: Any, batch: TextBatch, state: Any, *, smoothing: float = 0.0, plain: bool = False
     ) -> tuple[SymbolLoss, Any]:
         """Cross-entropy of the symbols to be said, summed, and the state to go on from."""
+        if guesses(model):
+            return guessing_loss(model, batch, smoothing=smoothing, plain=plain), None
         features, state = model(batch.inputs, state, batch.lengths)
         features, gold = features.flatten(0, 1), batch.targets.flatten()
         if batch.lengths is not None:
@@ -135,14 +144,36 @@ class Language:
         corpus: PlainTextSettings,
         batching: str,
         progress: Callable[[float], None] | None = None,
-    ) -> LanguageReport:
+    ) -> LanguageReport | MaskedReport:
         """How well the model foresees a text, read as it was trained to read."""
         lines = self.encode(corpus)
         if not len(lines.tokens):
             raise UserError(f"{describe(corpus)}: there is no text in it")
-        scored = self.scored(model, lines, batching, progress=progress)
-        nll = float(sum(-part.sum() for part in scored))
-        return self.report(name, nll, lines, self.size(corpus), batching)
+        return self.measured(model, name, lines, self.size(corpus), batching, progress=progress)
+
+    def measured(
+        self,
+        model: Any,
+        name: str,
+        lines: TokenSequences,
+        size: TextSize,
+        batching: str,
+        *,
+        quick: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> LanguageReport | MaskedReport:
+        """The same for a text that is encoded; `quick` as in `scored`."""
+        if not guesses(model):
+            scored = self.scored(model, lines, batching, quick=quick, progress=progress)
+            return self.report(name, float(sum(-part.sum() for part in scored)), lines, size, READINGS[batching])
+        nll, count = measure(model, lines, batching, self.first, TOKENS, progress)
+        if not isinstance(model, MaskedLanguageModel):
+            return self.report(name, nll, lines, size, f"{READINGS[batching]}, {BOTH_WAYS}")
+        if not count:
+            raise UserError(
+                f"{name}: too short a text to measure a {model.settings.kind}; none of its symbols was hidden"
+            )
+        return MaskedReport(name, nll, count, len(lines.tokens), READINGS[batching])
 
     def evaluate_last(
         self, model: Any, name: str, corpus: PlainTextSettings, progress: Callable[[float], None] | None = None
@@ -175,10 +206,10 @@ class Language:
                 progress((number + 1) / len(batches))
         return LastSymbolReport(name, nll, len(numbers), right)
 
-    def report(self, name: str, nll: float, lines: TokenSequences, size: TextSize, batching: str) -> LanguageReport:
+    def report(self, name: str, nll: float, lines: TokenSequences, size: TextSize, reading: str) -> LanguageReport:
         count = len(lines.tokens)
         unknown = sum(int((lines.tokens[i : i + 2**20] == UNK_ID).sum()) for i in range(0, count, 2**20))
-        return LanguageReport(name, nll, count, unknown, size, READINGS[batching])
+        return LanguageReport(name, nll, count, unknown, size, reading)
 
     def scored(
         self,
@@ -356,9 +387,9 @@ class LanguageWork:
     def validate(self, model: Any, *, final: bool = False) -> Validation:
         if self.settings.predict == "last":
             return Validation(self.task.last_report(model, "valid", self.valid, self.valid_name).metrics(), [])
-        scored = self.task.scored(model, self.valid, self.settings.batching, quick=not final)
-        nll = float(sum(-part.sum() for part in scored))
-        report = self.task.report("valid", nll, self.valid, self.valid_size, self.settings.batching)
+        report = self.task.measured(
+            model, "valid", self.valid, self.valid_size, self.settings.batching, quick=not final
+        )
         return Validation(report.metrics(), [])
 
     def summary(self) -> dict[str, Any]:

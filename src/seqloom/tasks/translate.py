@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.batches.collate import PairBatch, collate_pairs, collate_sources
+from seqloom.batches.collate import ContextBatch, PairBatch, collate_pairs, collate_sources
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Encode, SymbolCounts, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
@@ -34,6 +34,7 @@ from seqloom.losses import (
 )
 from seqloom.models import MODELS
 from seqloom.nn.pretrained import fill_embedding, freeze_rows
+from seqloom.tasks.contextual import DESCRIPTION, TOKENIZER, Context, EncodedContext, Read
 from seqloom.text.recutting import Recutter
 from seqloom.text.sides import load_sides, natural_text, save_sides
 from seqloom.text.special import BOS, EOS, SPECIAL, UNK_ID
@@ -51,13 +52,15 @@ class EncodedPairs(NamedTuple):
 
     source: TokenSequences
     target: TokenSequences
+    context: EncodedContext | None = None
 
     @property
     def lengths(self) -> SymbolCounts:
         return SymbolCounts(self.source, self.target)
 
     def batch(self, indices: np.ndarray) -> PairBatch:
-        return collate_pairs([self.source[i] for i in indices], [self.target[i] for i in indices])
+        context = None if self.context is None else self.context.batch(indices)
+        return collate_pairs([self.source[i] for i in indices], [self.target[i] for i in indices], context)
 
 
 @dataclass(frozen=True)
@@ -73,36 +76,56 @@ class Translated:
 class Translation:
     """Text to text: translation, summarising, spelling to sound, inflection.
 
-    The task owns the tokenizers, and with them the road from raw text to raw text.
+    The task owns the tokenizers, and with them the road from raw text to raw text. Where a language model reads the
+    source too, the task knows how.
     """
 
     source: Tokenizer
     target: Tokenizer
+    context: Context | None = None
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def learn(cls, corpus: CorpusSettings, text: TextSettings) -> Translation:
-        """Learn the tokenizers from the training corpus: one for both sides, or one each."""
+    def learn(cls, corpus: CorpusSettings, text: TextSettings, model: Any = None) -> Translation:
+        """Learn the tokenizers from the training corpus: one for both sides, or one each.
+
+        `model` are the settings of the model to be: they may name a language model to be opened.
+        """
+        contextual = getattr(model, "contextual", None)
+        context = None if contextual is None else Context.open(contextual.source)
         if text.joint:
             both = Tokenizer.train((side for pair in read_pairs(corpus) for side in (pair.source, pair.target)), text)
-            return cls(both, both)
+            return cls(both, both, context)
         source = Tokenizer.train((pair.source for pair in read_pairs(corpus)), text)
-        return cls(source, Tokenizer.train((pair.target for pair in read_pairs(corpus)), text))
+        return cls(source, Tokenizer.train((pair.target for pair in read_pairs(corpus)), text), context)
 
     def save(self, folder: Path) -> None:
         save_sides(folder, self.source, self.target)
+        if self.context is not None:
+            self.context.save(folder)
 
     @classmethod
     def load(cls, folder: Path) -> Translation:
-        return cls(*load_sides(folder))
+        return cls(*load_sides(folder), Context.load(folder))
 
     def encode(self, corpus: CorpusSettings, progress: Callable[[int], None] | None = None) -> EncodedPairs:
         """The corpus as numbers, from the cache where it was tokenised before."""
         key = "\n".join([fingerprint(corpus), self.source.to_json(), self.target.to_json()])
         sides: dict[str, Encode] = {"source": self.source.encode_many, "target": self.target.encode_many}
         sizes = (len(self.source), len(self.target))
-        return EncodedPairs(**write_shard((pair[:2] for pair in read_pairs(corpus)), sides, sizes, key, progress))
+        pairs = write_shard((pair[:2] for pair in read_pairs(corpus)), sides, sizes, key, progress)
+        return EncodedPairs(pairs["source"], pairs["target"], self._encode_context(corpus))
+
+    def _encode_context(self, corpus: CorpusSettings) -> EncodedContext | None:
+        """What the language model reads of the same sources, where there is one."""
+        if self.context is None:
+            return None
+        read = _ReadOnce(self.context, self.source)
+        sides: dict[str, Encode] = {"symbols": read.symbols, "places": read.places}
+        key = "\n".join(["context", fingerprint(corpus), self.source.to_json(), self.context.key()])
+        sources = ((pair.source, pair.source) for pair in read_pairs(corpus))
+        return EncodedContext(**write_shard(sources, sides, (2**32,), key))  # a place may be anywhere in a line
 
     def encode_for_training(self, corpus: CorpusSettings, seed: int) -> EncodedPairs:
         """The same; with `text.dropout` the corpus several times over, each time cut into other pieces."""
@@ -115,7 +138,8 @@ class Translation:
             for side, tokenizer in (("source", self.source), ("target", self.target))
         }
         pairs = (pair[:2] for _ in range(text.segmentations) for pair in read_pairs(corpus))
-        return EncodedPairs(**write_shard(pairs, sides, (len(self.source), len(self.target)), key))
+        found = write_shard(pairs, sides, (len(self.source), len(self.target)), key)
+        return EncodedPairs(found["source"], found["target"])
 
     def symbols(self) -> dict[str, int]:
         """How large the vocabularies are."""
@@ -129,10 +153,23 @@ class Translation:
     def build(self, settings: Any) -> nn.Module:
         """A fresh model for these vocabularies."""
         kind = MODELS[settings.kind][1]
-        return kind(settings, source_symbols=len(self.source), target_symbols=len(self.target))
+        if (settings.contextual is None) != (self.context is None):
+            raise UserError(
+                f"model.contextual and the files {DESCRIPTION} and {TOKENIZER} belong together; one is here without "
+                "the other: copy the whole model folder"
+            )
+        reader = None if self.context is None else self.context.build()
+        return kind(settings, source_symbols=len(self.source), target_symbols=len(self.target), reader=reader)
 
     def start_from_vectors(self, model: Any, settings: Any, told: Callable[[str], None]) -> None:
-        """Set the embeddings of a fresh model from the vectors that its settings name, and freeze these if asked to."""
+        """Set the embeddings of a fresh model from the vectors that its settings name, and freeze these if asked to.
+
+        The same for a language model that its settings name.
+        """
+        if settings.contextual is not None:
+            Context.fill(settings.contextual.source, model.contextual.language)
+            learns = "stays as it is" if settings.contextual.freeze else "learns along"
+            told(f"{settings.contextual.source} reads the source too and {learns}")
         pretrained = getattr(settings, "pretrained", None)
         if pretrained is None:
             return
@@ -185,7 +222,7 @@ class Translation:
             for index in set(map(int, indices)) - set(asked):  # nothing but spaces: nothing to say
                 answers[index] = Translated(texts[index], [Hypothesis([], 0.0, 0.0)], [""])
             if asked:
-                batch = collate_sources([sources[i] for i in asked])
+                batch = collate_sources([sources[i] for i in asked], self._context([texts[i] for i in asked]))
                 found = decode(model, batch, settings, numbers=asked)
                 for index, hypotheses in zip(asked, found, strict=True):
                     shown = [self._show(model, texts[index], h, settings) for h in hypotheses]
@@ -202,8 +239,14 @@ class Translation:
         attention = None
         if UNK_ID in hypothesis.tokens and settings.unknown == "replace" and model.attends:
             with torch.inference_mode():
-                attention = model.align(collate_pairs([self.source.encode(source)], [hypothesis.tokens]))[0].numpy()
+                attention = model.align(self._pair(source, hypothesis.tokens))[0].numpy()
         return natural_text(source, hypothesis.tokens, attention, self.source, self.target)
+
+    def _pair(self, source: str, target: Sequence[int]) -> PairBatch:
+        return collate_pairs([self.source.encode(source)], [target], self._context([source]))
+
+    def _context(self, texts: Sequence[str]) -> ContextBatch | None:
+        return None if self.context is None else self.context.batch(texts, self.source)
 
     # -- quality ------------------------------------------------------------------------------------------------------
 
@@ -214,7 +257,8 @@ class Translation:
             chunk = pairs[start : start + 64]
             sources = [self.source.encode_detailed(pair.source) for pair in chunk]
             targets = [self.target.encode_detailed(pair.target) for pair in chunk]
-            batch = collate_pairs([s.ids for s in sources], [t.ids for t in targets])
+            context = self._context([pair.source for pair in chunk])
+            batch = collate_pairs([s.ids for s in sources], [t.ids for t in targets], context)
             with torch.inference_mode():
                 weights = model.align(batch)
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
@@ -262,7 +306,7 @@ class Translation:
         labels = {"source": [*self.source.labels(ids), EOS], "target": [*said, EOS], "target_in": [BOS, *said]}
         trace = Trace(labels)
         with torch.inference_mode():
-            model(collate_pairs([ids], [tokens]), trace=trace)
+            model(self._pair(source, tokens), trace=trace)
         return trace
 
     def head_measures(
@@ -286,7 +330,8 @@ class Translation:
         lengths = np.array([max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)], np.int64)
         batches = sorted_batches(lengths, HEAD_TOKENS)
         for number, indices in enumerate(batches):
-            batch = collate_pairs([sources[i] for i in indices], [targets[i] for i in indices])
+            context = self._context([pairs[i].source for i in indices])
+            batch = collate_pairs([sources[i] for i in indices], [targets[i] for i in indices], context)
             gold, told = _log_probabilities(model, batch)
             for index, head in enumerate(heads):
                 with model.without_head(*head):
@@ -294,6 +339,22 @@ class Translation:
                 if progress is not None:
                     progress((number + (index + 1) / len(heads)) / len(batches))
         return tally.measures()
+
+
+class _ReadOnce:
+    """Texts as the language model reads them, and their places: asked for one after the other, read once."""
+
+    def __init__(self, context: Context, pieces: Tokenizer) -> None:
+        self.context, self.pieces = context, pieces
+        self.last: list[Read] = []
+
+    def symbols(self, texts: Sequence[str]) -> list[list[int]]:
+        self.last = [self.context.read(text, self.pieces) for text in texts]
+        return [one.symbols for one in self.last]
+
+    def places(self, texts: Sequence[str]) -> list[list[int]]:
+        assert len(texts) == len(self.last), "a shard asks for one side of a chunk after the other"
+        return [one.places for one in self.last]
 
 
 def _log_probabilities(model: Any, batch: PairBatch) -> tuple[np.ndarray, np.ndarray]:
