@@ -65,7 +65,9 @@ def measured(name: str, runs: Path, quick: bool) -> tuple[dict[str, Any], Gradie
     asked = asked_of_corpus(model.task, start, "sentences", True, count)
     before = measure_gradients(fresh, asked, steps=60, name=name, sample=f"{len(asked)} lines of {AT_THE_START}")
     asked = asked_of_corpus(model.task, recipe.data.valid, "sentences", True, count)
-    after = measure_gradients(model.model, asked, steps=60, name=name, sample=f"{len(asked)} of each recipe's own")
+    after = measure_gradients(
+        model.model, asked, steps=60, name=name, sample=f"{len(asked)} lines such as were learned"
+    )
     events = list(read_journal(run / "journal.jsonl"))
     norms = [event["gradient_norm"] for event in events if event["event"] == "train"]
     report = model.evaluate(recipe.data.valid, "valid")
@@ -192,8 +194,8 @@ def reach_rows(results: dict[str, dict[str, Any]], lags: Sequence[int]) -> str:
 
 
 ABOUT_RECIPES = (
-    "A step back multiplies the gradient by that much in the geometric mean: of the hidden state, and of the memory "
-    "cell where there is one. Radius: the largest spectral radius of a matrix from state to state."
+    "A step back multiplies the gradient by that much, in the median of all steps: of the hidden state, and of the "
+    "memory cell where there is one. Radius: the largest spectral radius of a matrix from state to state."
 )
 
 

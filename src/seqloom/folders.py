@@ -53,6 +53,11 @@ def export_beside(model: Path, compute: str = "float32") -> Path:
     return model.parent / name if in_run else model.with_name(f"{model.name}-{name}")
 
 
+def is_arpa(path: str | Path) -> bool:
+    """Whether a path names n-grams in the common form that other programs write."""
+    return str(path).endswith((".arpa", ".arpa.gz"))
+
+
 def is_exported(path: str | Path) -> bool:
     """Whether `seqloom export` wrote this folder."""
     return (Path(path).expanduser() / EXPORTED).is_file()

@@ -19,14 +19,16 @@ from seqloom.errors import UserError, one_of
 from seqloom.evaluation.language import MOST_NATS, LanguageReport, LastSymbolReport, TextSize
 from seqloom.evaluation.masked import MaskedReport
 from seqloom.files import read_json
-from seqloom.folders import FORMAT, find_model
+from seqloom.folders import FORMAT, find_model, is_arpa
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.ngram_lm import NGramLanguageModel
+from seqloom.ngrams.arpa import read_arpa, write_arpa
 from seqloom.ngrams.model import NGramModel
 from seqloom.settings import validated
 from seqloom.tasks.guessing import refuse_guessing
 from seqloom.tasks.model_language import READINGS, Language
-from seqloom.text.special import EOS, EOS_ID
+from seqloom.text.special import EOS, EOS_ID, SPECIAL
+from seqloom.text.tokenizers import SPACE, Tokenizer
 from seqloom.training.checkpoints import check_sizes, load_tensors, put_weights
 
 
@@ -106,7 +108,9 @@ class LanguageModel:
 
     @classmethod
     def load(cls, path: str | Path) -> LanguageModel:
-        """Load a model folder, or the model of a run folder. No code of the folder is executed."""
+        """Load a model folder, the model of a run folder, or an ARPA file. No code of the folder is executed."""
+        if is_arpa(path):
+            return cls.from_arpa(path)
         folder = find_model(path)
         config = read_json(folder / "config.json")
         about = config.get("model") if isinstance(config, dict) else None
@@ -140,6 +144,24 @@ class LanguageModel:
         model = task.build(settings)
         put_weights(model, weights, str(file))
         return cls(folder, task, model, decoding, batching, predict == "last")
+
+    @classmethod
+    def from_arpa(cls, path: str | Path) -> LanguageModel:
+        """N-grams that any program counted; words are what stands between spaces."""
+        counted, words = read_arpa(Path(path).expanduser())
+        task = Language(Tokenizer.of_words(words[len(SPECIAL) :]))
+        decoding = DecodingSettings(method="sample", unknown="forbid")
+        return cls(Path(path), task, NGramLanguageModel(counted), decoding, "sentences")
+
+    def to_arpa(self, path: str | Path) -> None:
+        """Write n-grams in the form that other programs read."""
+        if not isinstance(self.model, NGramLanguageModel):
+            raise UserError(f"{self.folder}: an ARPA file holds n-grams; this is a {self.model.settings.kind}")
+        tokenizer = self.task.tokenizer
+        pieces = tokenizer.pieces(range(len(tokenizer)))
+        if tokenizer.kind == "spaces":
+            pieces = [piece.removeprefix(SPACE) for piece in pieces]
+        write_arpa(self.model.ngrams, pieces, path)
 
     def size(self) -> str:
         """How large the model is."""

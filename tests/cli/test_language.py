@@ -126,3 +126,24 @@ def test_what_goes_wrong_is_said_in_one_line(
     places = {"NETWORK": folder / "network", "EMPTY": tmp_path / "empty.txt", "BAD": tmp_path / "bad.txt"}
     _, err = said(capsys, *(places.get(word, word) for word in arguments), code=2)
     assert message in err
+
+
+def test_n_grams_for_other_programs(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "model.arpa.gz"
+    said(capsys, "export", folder / "counted", "--to", "arpa", "--output", file)
+    ours = json.loads(said(capsys, "evaluate", folder / "counted", "--format", "json")[0])
+    theirs = json.loads(said(capsys, "evaluate", file, "--data", folder / "text.txt", "--format", "json")[0])
+    assert theirs["perplexity"] == pytest.approx(ours["perplexity"], rel=1e-6)
+    assert (
+        said(capsys, "score", file, folder / "text.txt")[0]
+        == said(capsys, "score", folder / "counted", folder / "text.txt")[0]
+    )
+    assert said(capsys, "generate", file, "--prompt", "the cat", "--seed", 1)[0].startswith("the cat")
+    for arguments, message in (
+        ([folder / "network"], "an ARPA file holds n-grams; this is a recurrent_lm"),
+        ([folder / "counted", "--output", file], "--overwrite replaces it"),
+        ([folder / "counted", "--output", tmp_path / "x.txt"], "must end in .arpa or .arpa.gz"),
+        ([folder / "counted", "--compute", "int8"], "--to arpa takes --output and --overwrite only"),
+    ):
+        assert message in said(capsys, "export", *arguments, "--to", "arpa", code=2)[1]
+    assert "give --data FILE" in said(capsys, "evaluate", file, code=2)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,11 @@ ELMAN = model_of("elman", 0.1, EMBEDDING, "layer 0 hidden")
 WINDOW = Gradients("window", {EMBEDDING: np.array([1.0, 0.5, 0.0, 0.0])}, [], "4 places in some.txt")
 
 
+def words_of(picture: Path) -> str:
+    """The letters of an SVG file in their order; a caption may be broken anywhere."""
+    return " ".join(re.sub("<[^>]*>", " ", picture.read_text(encoding="utf-8")).split())
+
+
 def test_what_is_shown_of_one_model_and_of_several() -> None:
     series, kind = series_of([LSTM])
     assert list(series) == ["layer 0 hidden", "layer 0 cell", "layer 1 hidden", "layer 1 cell"]
@@ -107,18 +113,16 @@ def test_tables_tell_the_figures() -> None:
     assert "the embeddings that are read" in shown
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
-def test_pictures_are_written(tmp_path: Path, suffix: str) -> None:
-    for name, models in {"one": [LSTM], "several": [ELMAN, LSTM], "mixed": [ELMAN, WINDOW]}.items():
-        path = tmp_path / f"{name}.{suffix}"
+def test_pictures_are_written(tmp_path: Path) -> None:
+    for name, models in {"one.svg": [LSTM], "several.png": [ELMAN, LSTM], "mixed.pdf": [ELMAN, WINDOW]}.items():
+        path = tmp_path / name
         assert draw_gradients(models, path, beside=("before", models)) == str(path)
         assert path.stat().st_size > 1000
 
 
 def test_a_picture_names_its_lines_and_says_what_it_shows(tmp_path: Path) -> None:
-    drawn = Path(
-        draw_gradients([ELMAN, LSTM], tmp_path / "a.svg", beside=("before training", [ELMAN, LSTM]))
-    ).read_text()
+    draw_gradients([ELMAN, LSTM], tmp_path / "a.svg", beside=("before training", [ELMAN, LSTM]))
+    drawn = words_of(tmp_path / "a.svg")
     for text in (
         "lstm, cell",
         "elman",
@@ -127,8 +131,9 @@ def test_a_picture_names_its_lines_and_says_what_it_shows(tmp_path: Path) -> Non
         "steps back (k)",
         "divided by that at k = 0",
     ):
-        assert f">{text}" in drawn or text in drawn
-    drawn = Path(draw_gradients([LSTM], tmp_path / "b.svg")).read_text()
+        assert text in drawn
+    draw_gradients([LSTM], tmp_path / "b.svg")
+    drawn = words_of(tmp_path / "b.svg")
     assert "singular values" in drawn
     assert "layer 1 cell" in drawn
 
@@ -184,7 +189,10 @@ def test_look_at_a_run(runs: Path, capsys: pytest.CaptureFixture[str], tmp_path:
     assert "\n4 " not in out
     out, err = said(capsys, runs / "window", "gradients", "--compare", runs / "elman", "--save", tmp_path / "a.svg")
     assert (out, err) == ("", f"drawn into {tmp_path / 'a.svg'}\n")
-    assert "nothing arrives from 3 steps back or more" in (tmp_path / "a.svg").read_text()
+    drawn = words_of(tmp_path / "a.svg")
+    assert "arrives from 3 steps" in drawn
+    assert "10⁻¹" in drawn
+    assert "$" not in drawn
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.corpus.plain import PlainTextSettings
+from seqloom.errors import RecipeError
 from seqloom.inspection.gradients import EMBEDDING
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.nn.cells import CELLS
@@ -59,6 +60,13 @@ def test_where_nothing_bends_every_step_multiplies_by_the_scale(scale: float, si
     assert norms[0] > 0
     assert found.matrices[0].singular == pytest.approx([scale] * size, rel=1e-5)
     assert found.matrices[0].radius == pytest.approx(scale, rel=1e-5)
+
+
+def test_there_is_one_way_to_start() -> None:
+    with pytest.raises(RecipeError, match="recurrent_scale and init_range are two ways to start"):
+        network(cell="elman", recurrent_scale=2.0, init_range=0.1)
+    gates = network(cell="lstm", size=3, hidden_size=4, num_layers=2, recurrent_scale=2.5).decoder
+    assert all(matrix.singular == pytest.approx([2.5] * 4, rel=1e-5) for matrix in recurrent_matrices(gates))
 
 
 def test_one_unit_by_hand() -> None:

@@ -383,3 +383,22 @@ def test_a_model_is_watched_while_it_reads(trained: LanguageModel, capsys: pytes
         look(trained.folder, "gates", "the green witch", target="x")
     with pytest.raises(UserError, match="there is nothing to look at"):
         trained.trace(" ")
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("freeze", [True, False])
+def test_embeddings_start_from_vectors(name: str, freeze: bool, text_file: Path, tmp_path: Path) -> None:
+    """Words that have a vector start from its direction; frozen ones end there too."""
+    from seqloom.vectors.formats import write_vectors
+    from seqloom.vectors.table import WordVectors
+
+    size = MODELS[name]["size"]
+    matrix = np.random.default_rng(1).normal(size=(3, size)).astype(np.float32)
+    write_vectors(WordVectors(["cat", "old", "nowhere"], matrix), tmp_path / "v.txt", "glove")
+    recipe = recipe_for(text_file, name, steps=3, validate_every=3)
+    recipe["model"] = {**MODELS[name], "pretrained": {"text": str(tmp_path / "v.txt"), "freeze": freeze}}
+    model = train(recipe, tmp_path / "run")
+    assert isinstance(model, LanguageModel)
+    cat, old = (model.model.embedding.weight[model.task.tokenizer.encode(word)[0]].detach() for word in ("cat", "old"))
+    ratios = torch.stack([cat / torch.from_numpy(matrix[0]), old / torch.from_numpy(matrix[1])])
+    assert bool(ratios.std() / ratios.mean() < 1e-4) == freeze

@@ -57,16 +57,18 @@ def evaluate(
     from seqloom.errors import UserError
     from seqloom.evaluation.metrics import looks_tokenized
     from seqloom.export.door import choose
-    from seqloom.folders import find_model, is_exported, task_of
+    from seqloom.folders import find_model, is_arpa, is_exported, task_of
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
-    if not is_exported(model) and task_of(find_model(model)) == "embed":
+    if is_arpa(model) and not data:
+        raise UserError(f"{model}: n-grams have no test data of their own; give --data FILE")
+    if not is_arpa(model) and not is_exported(model) and task_of(find_model(model)) == "embed":
         if output or lowercase or tokenized or overrides or engine != "auto":
             raise UserError("word vectors are measured with --data, --test and --format only")
         _evaluate_vectors(model, data, test, format)
         return
-    if not is_exported(model) and task_of(find_model(model)) == "model_language":
+    if is_arpa(model) or (not is_exported(model) and task_of(find_model(model)) == "model_language"):
         if output or lowercase or tokenized or overrides or engine != "auto":
             raise UserError("language models are measured with --data, --test and --format only")
         _evaluate_language(model, data, test, format)

@@ -12,7 +12,7 @@ def export(
     model: Path,
     /,
     *,
-    to: Literal["ctranslate2"],
+    to: Literal["arpa", "ctranslate2"],
     output: Path | None = None,
     compute: Literal["float32", "int8"] = "float32",
     verify: bool = True,
@@ -21,10 +21,11 @@ def export(
     overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
-    """Write a Transformer for CTranslate2, which answers faster and without torch.
+    """Write a model for another program.
 
-    The folder holds everything: 'seqloom predict' and 'seqloom evaluate' take it as they take a model folder. It is
-    kept only if it answers the validation data as the original does.
+    ctranslate2: a Transformer that answers faster and without torch. The folder holds everything: 'seqloom predict' and
+    'seqloom evaluate' take it as they take a model folder. It is kept only if it answers the validation data as the
+    original does. arpa: n-grams as other programs read them; 'generate', 'score' and 'evaluate' take the file, too.
 
     seqloom export runs/my --to ctranslate2
 
@@ -33,9 +34,10 @@ def export(
     model
         A model folder or a run folder.
     to
-        The engine to write for.
+        The engine, or the kind of file, to write for.
     output
-        Folder to write; default: ctranslate2 or ctranslate2-int8 in the run folder, or beside the model folder.
+        Folder to write; default: ctranslate2 or ctranslate2-int8 in the run folder, or beside the model folder. arpa:
+        the file, .arpa or .arpa.gz; default: model.arpa there.
     compute
         float32: the same answers. int8: a quarter of the size, faster, answers differ a little; BLEU is measured.
     verify
@@ -56,6 +58,11 @@ def export(
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
+    if to == "arpa":
+        if compute != "float32" or data or overrides or not verify:
+            raise UserError("--to arpa takes --output and --overwrite only")
+        note(f"wrote {_write_arpa(model, output, overwrite)}")
+        return
     if sentences < 1:
         raise UserError(f"--sentences must be 1 or more; got {sentences} (--no-verify goes without)")
     if data and not verify:
@@ -74,3 +81,17 @@ def export(
         )
     note(f"verified: {found.summary()}" if found else "not verified")
     note(f'wrote {folder}; next: seqloom predict {folder} "some text"')
+
+
+def _write_arpa(model: Path, output: Path | None, overwrite: bool) -> Path:
+    from seqloom.errors import UserError
+    from seqloom.folders import find_model, is_arpa
+    from seqloom.language import LanguageModel
+
+    file = find_model(model).parent / "model.arpa" if output is None else output
+    if not is_arpa(file):
+        raise UserError(f"--output must end in .arpa or .arpa.gz; got {file}")
+    if file.exists() and not overwrite:
+        raise UserError(f"{file}: there is such a file already; --overwrite replaces it")
+    LanguageModel.load(model).to_arpa(file)
+    return file

@@ -190,7 +190,8 @@ def _check(view: ViewName, texts: tuple[str, ...], given: set[str]) -> None:
     if texts and view not in TEXTS:
         raise UserError(f"look {view} takes data (--data, --test), not a text")
     for name in sorted(given - set(OPTIONS[view])):
-        others = " and ".join(f"look {other}" for other, takes in OPTIONS.items() if name in takes)
+        views = [f"look {other}" for other, takes in OPTIONS.items() if name in takes]
+        others = " and ".join(filter(None, [", ".join(views[:-1]), views[-1]]))
         takes = ", ".join(f"--{option}" for option in OPTIONS[view])
         raise UserError(f"--{name} is for {others}; look {view} takes --save, {takes}")
 
@@ -359,7 +360,7 @@ def _gradients(
     save: Path | None,
 ) -> str:
     from seqloom.errors import UserError
-    from seqloom.inspection.gradients import draw_gradients
+    from seqloom.inspection.gradients import Gradients, draw_gradients
     from seqloom.language import LanguageModel
     from seqloom.tasks.gradients import POSITIONS, STEPS, asked_of_corpus, asked_of_text, measure_gradients
     from seqloom.tasks.guessing import refuse_guessing
@@ -370,7 +371,7 @@ def _gradients(
         raise UserError(f"--steps must be 1 to 10,000 and --count at least 1; got {steps} and {count}")
     if len(texts) > 1 or (texts and (data or test)):
         raise UserError("look gradients takes one text in quotes, or data (--data, --test)")
-    found, fresh = [], []
+    found, fresh = list[Gradients](), list[Gradients]()
     for path in models:
         loaded = LanguageModel.load(path)
         refuse_guessing(loaded.model, "tell how far back its loss reaches")

@@ -173,7 +173,8 @@ def _all_lines(settings: PlainTextSettings) -> Iterator[str]:
         return
     if settings.text.startswith(GRAMMAR):
         corpus, side = _parse_grammar(settings.text)
-        yield from (pair[side] for pair in read_pairs(corpus.model_copy(update={"size": settings.limit})))
+        pairs = read_pairs(corpus.model_copy(update={"size": settings.limit}))
+        yield from (pair.target if side else pair.source for pair in pairs)
         return
     paths = text_files(settings)
     empty = True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.errors import SeqloomError, UserError
-from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_exported, task_of
+from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_arpa, is_exported, task_of
 
 if TYPE_CHECKING:
     from seqloom.export.translator import ExportedTranslator
@@ -22,9 +22,13 @@ MANY = 200  # texts that are worth writing a model for CTranslate2, which takes 
 
 
 def load(path: str | Path) -> Predictor | ExportedTranslator | WordVectors | LanguageModel:
-    """A model folder, the model of a run folder, or what needs no torch: an exported model, or word vectors."""
+    """A model folder, the model of a run folder, an exported model, word vectors, or n-grams in an ARPA file."""
     if is_exported(path):
         return _exported(path)
+    if is_arpa(path):
+        from seqloom.language import LanguageModel
+
+        return LanguageModel.from_arpa(path)
     folder = find_model(path)
     if task_of(folder) == "embed":
         from seqloom.vectors.table import WordVectors

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,12 +116,10 @@ class GradientTally:
 
 
 def factor_a_step(norms: np.ndarray) -> float:
-    """What a step back multiplies the gradient by, in the (geometric) mean; NaN where there is no second one."""
-    real = np.flatnonzero(np.isfinite(norms) & (norms > FAINTEST))
-    if len(real) < 2:
-        return math.nan
-    first, last = real[0], real[-1]
-    return float(np.exp((np.log(norms[last]) - np.log(norms[first])) / (last - first)))
+    """What a step back multiplies the gradient by: the median of all steps, NaN where there is none."""
+    real = np.where(np.isfinite(norms) & (norms > FAINTEST), norms, np.nan)
+    steps = np.diff(np.log(real))
+    return float(np.exp(np.median(steps[np.isfinite(steps)]))) if np.isfinite(steps).any() else math.nan
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -178,36 +176,46 @@ def draw_gradients(
         The tables, or the path of the file that was written.
     """
     parts = [("", found)] if beside is None else [beside, ("after training", found)]
-    charts = [(heading, *series_of(models, layer)) for heading, models in parts]
+    charts = [Chart(heading, *series_of(models, layer), _sample(models)) for heading, models in parts]
     if path is None:
-        return "\n\n".join(
-            [
-                *(_norms_table(*chart, models) for chart, (_, models) in zip(charts, parts, strict=True)),
-                *_matrix_tables(found),
-            ]
-        )
+        return "\n\n".join([*map(_norms_table, charts), *_matrix_tables(found)])
     return str(_picture(charts, found, checked_path(path), title or _title(found)))
+
+
+class Chart(NamedTuple):
+    """Norms to be shown together, what they are of, and where they were measured."""
+
+    heading: str
+    series: dict[str, np.ndarray]
+    kind: str
+    sample: str
+
+
+def _sample(models: Sequence[Gradients]) -> str:
+    return "; ".join(dict.fromkeys(model.sample for model in models if model.sample))
 
 
 def _title(found: Sequence[Gradients]) -> str:
     return f"gradients through time: {', '.join(model.name for model in found)}"
 
 
-def _caption(kind: str, charts: Sequence[tuple[str, dict[str, np.ndarray], str]], found: Sequence[Gradients]) -> str:
+def _caption(charts: Sequence[Chart]) -> str:
     x = "x the embeddings that are read, as not every network has a state"
     of = {
         "states": "‖∂ loss(t) / ∂ state(t − k)‖ of each layer",
         "relative states": "‖∂ loss(t) / ∂ h(t − k)‖ divided by that at k = 0 (cell: of the memory cell c)",
         "embeddings": f"‖∂ loss(t) / ∂ x(t − k)‖, {x}",
         "relative embeddings": f"‖∂ loss(t) / ∂ x(t − k)‖ divided by that at k = 0, {x}",
-    }[kind]
-    samples = list(dict.fromkeys(model.sample for model in found if model.sample))
-    notes = [f"{of}, the mean over {'; '.join(samples)}." if samples else f"{of}."]
-    for heading, series, _ in charts:
-        for name, norms in series.items():
+    }[charts[0].kind]
+    samples = list(dict.fromkeys(chart.sample for chart in charts if chart.sample))
+    if len(samples) > 1:
+        samples = [f"{chart.sample} ({chart.heading})" for chart in charts]
+    notes = [f"{of}, the mean over {' and '.join(samples)}." if samples else f"{of}."]
+    for chart in charts:
+        for name, norms in chart.series.items():
             gone = np.flatnonzero(norms <= FAINTEST)
             if len(gone):
-                where = f" {heading}" if heading else ""
+                where = f" {chart.heading}" if chart.heading else ""
                 notes.append(f"{name}{where}: nothing arrives from {gone[0]} steps back or more.")
     return " ".join(notes)
 
@@ -216,7 +224,8 @@ def _caption(kind: str, charts: Sequence[tuple[str, dict[str, np.ndarray], str]]
 # Terminal
 
 
-def _norms_table(heading: str, series: Mapping[str, np.ndarray], kind: str, found: Sequence[Gradients]) -> str:
+def _norms_table(chart: Chart) -> str:
+    series = chart.series
     longest = max(map(len, series.values()))
     rows = [step for step in STEPS_SHOWN if step < longest]
     if rows[-1] != longest - 1:
@@ -229,8 +238,7 @@ def _norms_table(heading: str, series: Mapping[str, np.ndarray], kind: str, foun
         *([f"{step}", *(_figure(n, step, low, span) for n in series.values())] for step in rows),
     ]
     table.append(["a step", *(_times(norms) for norms in series.values())])
-    caption = _caption(kind, [(heading, dict(series), kind)], found)
-    return "\n".join([*([heading] if heading else []), caption, "", *_aligned(table)])
+    return "\n".join([*([chart.heading] if chart.heading else []), _caption([chart]), "", *_aligned(table)])
 
 
 def _figure(norms: np.ndarray, step: int, low: float, span: float) -> str:
@@ -274,12 +282,10 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
 WIDE, HIGH, APART = 4.2, 2.9, 0.19  # inches: a panel, and the names beside it
 
 
-def _picture(
-    charts: Sequence[tuple[str, dict[str, np.ndarray], str]], found: Sequence[Gradients], target: Path, title: str
-) -> Path:
+def _picture(charts: Sequence[Chart], found: Sequence[Gradients], target: Path, title: str) -> Path:
     """Panels side by side: norms, once or twice with one scale, and the singular values of a single model."""
     with look():
-        names = [list(series) for _, series, _ in charts]
+        names = [list(chart.series) for chart in charts]
         spectra = {matrix.name: matrix.singular for model in found for matrix in model.matrices}
         with_spectra = len(found) == 1 and len(charts) == 1 and bool(spectra)
         if with_spectra:
@@ -288,18 +294,18 @@ def _picture(
         left, bottom, top = 0.72, 0.5, 0.28 if len(names) > 1 else 0.06
         high = max(HIGH, APART * max(map(len, names)) + 0.2)
         content = sum(left + WIDE + right for right in rights)
-        heading, notes = Heading(title, content), Notes(_caption(charts[0][2], charts, found), content)
+        heading, notes = Heading(title, content), Notes(_caption(charts), content)
         height = heading.height + top + high + bottom + notes.height + 2 * MARGIN
         page = figure(max(content, heading.width) + 2 * MARGIN, height)
         heading.write(page)
         notes.write(page)
-        values = [norms for _, series, _ in charts for norms in series.values()]
+        values = [norms for chart in charts for norms in chart.series.values()]
         limits = _limits(values)
         x, y = MARGIN, MARGIN + notes.height + bottom
         for index, right in enumerate(rights):
             axes = axes_at(page, x + left, y, WIDE, high, frame=True)
             if index < len(charts):
-                name, series, kind = charts[index]
+                name, series, kind, _ = charts[index]
                 _curves(axes, series, high, limits, log=True, first=0)
                 axes.set_xlabel("steps back (k)", fontsize=LABEL, color=FAINT)
                 of = "norm of the gradient" + (", relative" if kind.startswith("relative") else "")
@@ -325,16 +331,26 @@ def _limits(values: Sequence[np.ndarray]) -> tuple[float, float]:
     return 10.0**low, 10.0 ** max(high, low + 1)
 
 
+def _power(value: float) -> str:
+    """A power of ten as one writes it: 10⁻³."""
+    exponent = f"{math.log10(value):.0f}" if value > 0 else ""
+    return "10" + exponent.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if exponent else ""
+
+
 def _curves(
     axes: Any, series: Mapping[str, np.ndarray], high: float, limits: tuple[float, float], *, log: bool, first: int
 ) -> None:
     """One line a series, named beside its end."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     low, top = limits
     if log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
     longest = max(map(len, series.values()))
     axes.set_xlim(first, first + max(1, longest - 1))
     axes.set_ylim(low, top)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     ends = {}
     for index, (name, values) in enumerate(series.items()):
         ys = np.where(np.isfinite(values) & (values > FAINTEST), values, np.nan) if log else values
@@ -361,5 +377,13 @@ def _curves(
             color=colour,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.5, "shrinkA": 1, "shrinkB": 2},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.5,
+                "alpha": 0.5,
+                "shrinkA": 1,
+                "shrinkB": 2,
+                "relpos": (0.0, 0.5),  # from the left end of the name, not across it
+            },
         )

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.settings import ModelSettings
@@ -27,6 +28,8 @@ class FeedForwardLanguageModelSettings(ModelSettings):
     direct: bool = Field(False, description="the output layer also sees the embeddings themselves")
     tie: bool = Field(False, description="the output layer is the embedding")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="on embeddings and on the hidden layer")
+
+    pretrained: TextVectorsSettings | None = Field(None, description="vectors that the embedding starts from")
 
     @model_validator(mode="after")
     def _fits(self) -> FeedForwardLanguageModelSettings:

@@ -20,6 +20,10 @@ class NGramLanguageModel:
     def __init__(self, ngrams: NGramModel) -> None:
         self.ngrams, self.settings = ngrams, ngrams.settings
 
+    def num_ngrams(self) -> list[int]:
+        """How many there are of each order."""
+        return self.ngrams.num_ngrams()
+
     def eval(self) -> NGramLanguageModel:
         return self
 

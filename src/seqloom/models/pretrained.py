@@ -26,6 +26,13 @@ class PretrainedSettings(Settings):
         return {side: path for side, path in sides.items() if path is not None}
 
 
+class TextVectorsSettings(Settings):
+    """Vectors of words for the one embedding of a language model."""
+
+    text: str = Field(description="file or folder of vectors")
+    freeze: bool = Field(False, description="symbols that have a vector keep it; the others learn")
+
+
 def refuse_two_for_one(pretrained: PretrainedSettings | None, one_table: bool) -> None:
     """One table cannot start from two sets of vectors."""
     if one_table and pretrained is not None and len(pretrained.paths()) == 2:

@@ -12,6 +12,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.models.recurrent_translator import CellName
 from seqloom.nn.cells import Cell, State
 from seqloom.nn.dropout import DROPOUTS, SymbolDropout
@@ -45,6 +46,8 @@ class RecurrentLanguageModelSettings(ModelSettings):
     recurrent_scale: float = Field(
         1.0, gt=0.0, le=100.0, description="what weights from state to state start multiplied by: 1 is orthogonal"
     )
+
+    pretrained: TextVectorsSettings | None = Field(None, description="vectors that the embedding starts from")
 
     @model_validator(mode="after")
     def _fits(self) -> RecurrentLanguageModelSettings:

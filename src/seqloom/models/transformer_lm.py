@@ -8,6 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.models.transformer_translator import TransformerSettings
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.multihead import KeysValues
@@ -21,6 +22,8 @@ class TransformerLanguageModelSettings(TransformerSettings):
     num_layers: int = Field(4, ge=1)
     context: int = Field(256, ge=1, le=100_000, description="most symbols a layer looks at, the newest among them")
     tie: bool = Field(True, description="the output layer is the embedding")
+
+    pretrained: TextVectorsSettings | None = Field(None, description="vectors that the embedding starts from")
 
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> TransformerLanguageModelSettings:

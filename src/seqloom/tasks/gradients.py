@@ -179,7 +179,7 @@ def recurrent_matrices(stack: RecurrentStack) -> list[RecurrentMatrix]:
     """Of every layer and gate, the weights from state to state."""
     found = []
     for index, layer in enumerate(stack.layers):
-        for direction, cell in zip(layer.names, layer.cells, strict=True):  # type: ignore[arg-type, union-attr]
+        for direction, cell in zip(layer.names, layer.cells, strict=True):  # type: ignore[arg-type]
             where = f"layer {index}" + (f" {direction}" if len(layer.names) > 1 else "")  # type: ignore[arg-type]
             blocks = cell.weight_hidden.detach().double().chunk(cell.num_blocks)
             for gate, block in zip(BLOCKS[type(cell)], blocks, strict=True):

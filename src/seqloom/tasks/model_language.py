@@ -34,6 +34,7 @@ from seqloom.models.language import detach
 from seqloom.models.masked_lm import MaskedLanguageModel
 from seqloom.tasks.count_ngrams import blocks_of
 from seqloom.tasks.guessing import guesses, guessing_loss, measure
+from seqloom.tasks.starting import start_embedding
 from seqloom.text.special import EOS_ID, PAD_ID, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
@@ -111,7 +112,11 @@ class Language:
         return kind(settings, num_symbols=num_symbols)
 
     def start_from_vectors(self, model: Any, settings: Any, told: Callable[[str], None]) -> None:
-        """Language models learn their own vectors."""
+        """Set the embedding of a fresh model from the vectors that its settings name, and freeze these if asked to."""
+        pretrained = getattr(settings, "pretrained", None)
+        if pretrained is not None:
+            path, freeze = pretrained.text, pretrained.freeze
+            start_embedding(model.embedding, self.tokenizer, path, "text", freeze=freeze, told=told)
 
     def symbols(self) -> dict[str, int]:
         return {"text": len(self.tokenizer)}

@@ -16,7 +16,7 @@ from seqloom.batches.collate import ContextBatch, PairBatch, collate_pairs, coll
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Encode, SymbolCounts, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import CorpusSettings, describe, expand_path, fingerprint, read_pairs
+from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
 from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
@@ -33,15 +33,14 @@ from seqloom.losses import (
     projected_cross_entropy,
 )
 from seqloom.models import MODELS
-from seqloom.nn.pretrained import fill_embedding, freeze_rows
 from seqloom.tasks.contextual import DESCRIPTION, TOKENIZER, Context, EncodedContext, Read
+from seqloom.tasks.starting import start_embedding
 from seqloom.text.recutting import Recutter
 from seqloom.text.sides import load_sides, natural_text, save_sides
-from seqloom.text.special import BOS, EOS, SPECIAL, UNK_ID
+from seqloom.text.special import BOS, EOS, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
-from seqloom.vectors.opening import open_vectors
 
 VALIDATION_TOKENS = 4096
 HEAD_TOKENS = 512  # positions whose whole distributions are compared at once: twice this many times the vocabulary
@@ -174,18 +173,8 @@ class Translation:
         if pretrained is None:
             return
         for side, path in pretrained.paths().items():
-            tokenizer, embedding = getattr(self, side), getattr(model, f"{side}_embedding")
-            pieces = tokenizer.pieces(range(len(tokenizer)))
-            pieces[: len(SPECIAL)] = [""] * len(SPECIAL)  # they stand for no text
-            vectors = open_vectors(expand_path(path), told=told)
-            try:
-                filled = fill_embedding(embedding.weight, pieces, vectors)
-            except UserError as error:
-                raise UserError(f"model.pretrained.{side} ({path}): {error}") from None
-            if pretrained.freeze:
-                freeze_rows(embedding, filled.rows)
-            kept = " and keep it" if pretrained.freeze else ""
-            told(f"{filled.found:,} of {filled.total:,} {side} symbols have a vector in {path}{kept}")
+            embedding = getattr(model, f"{side}_embedding")
+            start_embedding(embedding, getattr(self, side), path, side, freeze=pretrained.freeze, told=told)
 
     def loss(self, model: Any, batch: PairBatch, s: TrainingSettings) -> SymbolLoss:
         """Cross-entropy of the real target symbols, summed; padding is left out before the output layer."""

@@ -148,6 +148,18 @@ class Tokenizer:
             description["model"]["vocab"] = {word: index for index, word in enumerate(kept)}
         return cls(tokenizers.Tokenizer.from_str(json.dumps(description)), settings)
 
+    @classmethod
+    def of_words(cls, words: Sequence[str]) -> Tokenizer:
+        """A tokenizer that cuts at spaces, for words that are known already, in the order of their ids after the
+        reserved symbols."""
+        settings = TextSettings(tokenizer="spaces", vocabulary_size=None, normalise="none")
+        description = json.loads(_untrained(settings).to_str())
+        pieces = [*SPECIAL, *(SPACE + word for word in words)]
+        description["model"]["vocab"] = {piece: index for index, piece in enumerate(pieces)}
+        if len(description["model"]["vocab"]) != len(pieces):
+            raise UserError("a vocabulary holds each word once; some are there twice")
+        return cls(tokenizers.Tokenizer.from_str(json.dumps(description)), settings)
+
     def to_json(self) -> str:
         """Everything about this tokenizer, in the format of the `tokenizers` library."""
         description = json.loads(self._backend.to_str())
