@@ -59,10 +59,9 @@ def loss_once(folder: Path) -> float:
     read, said = tokens[:-1], tokens[1:]
     whole = len(read) // context * context
     pairs = list(zip(*(part[:whole].view(-1, context).split(AT_ONCE) for part in (read, said)), strict=True))
-    if whole < len(read):
-        pairs.append((read[None, whole:], said[None, whole:]))
+    pairs.append((read[None, whole:], said[None, whole:]))
     with torch.no_grad():
-        return sum(float(model(some, gold)[1]) * gold.numel() for some, gold in pairs) / len(said)
+        return sum(float(model(some, gold)[1]) * gold.numel() for some, gold in pairs if gold.numel()) / len(said)
 
 
 def main() -> None:
