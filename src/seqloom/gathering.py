@@ -125,7 +125,7 @@ def _kept(recipe: Recipe, several: int) -> Path:
     sizes = {name: getattr(s, name, None) for name in ("batch_tokens", "batching", "rows", "length")}
     what: list[Any] = [recipe.model.model_dump_json(), recipe.text.model_dump_json()]
     what += [sizes, s.accumulate, s.plain, several]
-    what += [platform.node(), platform.processor(), torch.__version__, seqloom.__version__]
+    what += [platform.node(), platform.machine(), torch.__version__, seqloom.__version__]
     name = hashlib.blake2b("\n".join(map(str, what)).encode(), digest_size=16).hexdigest()
     return cache_folder() / "paces" / f"{name}.json"
 

@@ -402,3 +402,12 @@ def test_embeddings_start_from_vectors(name: str, freeze: bool, text_file: Path,
     cat, old = (model.model.embedding.weight[model.task.tokenizer.encode(word)[0]].detach() for word in ("cat", "old"))
     ratios = torch.stack([cat / torch.from_numpy(matrix[0]), old / torch.from_numpy(matrix[1])])
     assert bool(ratios.std() / ratios.mean() < 1e-4) == freeze
+
+
+def test_a_small_model_may_look_far_back(text_file: Path, tmp_path: Path) -> None:
+    """Its context is larger than anything in its file."""
+    recipe = recipe_for(text_file, "transformer", steps=1)
+    recipe["model"] = {**MODELS["transformer"], "context": 1000, "positions": "alibi"}
+    model = train(recipe, tmp_path / "run")
+    assert isinstance(model, LanguageModel)
+    assert model("the cat", max_length=3).text.startswith("the cat")

@@ -130,6 +130,6 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 def check_sizes(settings: ModelSettings, weights: dict[str, Any], origin: str) -> None:
     """No size or number of layers may exceed what the file holds: a stranger's settings must not take all memory."""
     largest = max([len(weights), *(size for weight in weights.values() for size in weight.shape)])
-    for name, value in settings.model_dump().items():
+    for name, value in settings.model_dump(exclude={"context"}).items():  # how far back a model looks is in no tensor
         if isinstance(value, int) and value > largest:
             raise UserError(f"{origin} does not fit its settings: {name} is {value:,}, more than anything in the file")
