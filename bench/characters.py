@@ -78,7 +78,7 @@ def version_of(checkout: Path) -> str:
 
 
 def nanogpt_arguments(recipe: Any, evaluations: int) -> tuple[str, ...]:
-    """The recipe in nanoGPT's words: the command of its README for a CPU, with every value it takes from elsewhere."""
+    """The recipe's sizes in nanoGPT's words: the command of its README for a CPU. Rates and decay are its own."""
     model, training = recipe.model, recipe.training
     values = {
         "device": "cpu",
@@ -94,13 +94,6 @@ def nanogpt_arguments(recipe: Any, evaluations: int) -> tuple[str, ...]:
         "max_iters": training.steps,
         "lr_decay_iters": training.decay_steps or training.steps,
         "dropout": model.dropout,
-        "learning_rate": training.learning_rate,
-        "min_lr": training.min_learning_rate,
-        "warmup_iters": training.warmup_steps,
-        "weight_decay": training.weight_decay,
-        "beta1": training.betas[0],
-        "beta2": training.betas[1],
-        "grad_clip": training.clip_norm or 0.0,
         "always_save_checkpoint": True,  # the weights of the last iteration are read again
         "out_dir": OUT,
     }

@@ -215,4 +215,4 @@ def test_mistakes_are_told(options: list[str], told: str, runs: Path, capsys: py
 
 def test_what_is_no_language_model_is_refused(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = said(capsys, tiny_run, "gradients", code=2)
-    assert "not a language model" in err
+    assert "this needs a language model" in err
