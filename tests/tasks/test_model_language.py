@@ -411,3 +411,10 @@ def test_a_small_model_may_look_far_back(text_file: Path, tmp_path: Path) -> Non
     model = train(recipe, tmp_path / "run")
     assert isinstance(model, LanguageModel)
     assert model("the cat", max_length=3).text.startswith("the cat")
+
+
+def test_validations_show_what_the_model_says(trained: LanguageModel) -> None:
+    events = [e for e in read_journal(trained.folder.parent / "journal.jsonl") if e["event"] == "validation"]
+    for event in events:
+        assert len(event["samples"]) == 2
+        assert all(set(sample["says"].split()) <= set(WORDS) for sample in event["samples"])

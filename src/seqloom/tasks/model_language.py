@@ -24,6 +24,8 @@ from seqloom.batches.running import (
 from seqloom.batches.samplers import Position, sorted_batches
 from seqloom.batches.shards import TokenSequences, write_shard
 from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_lines, read_parts
+from seqloom.decoding.prompts import Continuation, prompts
+from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.evaluation.language import LanguageReport, LastSymbolReport, TextSize
@@ -44,6 +46,7 @@ ROW = 100_000  # symbols that a recurrent model reads in one row when it is meas
 AT_ONCE = 512  # of them in one call
 TOKENS = 8192  # symbols of a batch when a model without a memory is measured
 ROWS_IN_TRAINING = 20
+SAMPLED = 60  # symbols of a sample, at most
 
 READINGS = {
     "stream": "as running text",
@@ -330,7 +333,7 @@ class LanguageWork:
         decoding: DecodingSettings | None = None,
     ) -> None:
         self.task, self.settings = task, s
-        self.decoding, self.valid_name = decoding or DecodingSettings(), describe(valid)
+        self.decoding, self.valid_name = decoding or DecodingSettings(unknown="forbid"), describe(valid)
         self.train, self.valid = task.encode(train), task.encode(valid)
         self.valid_size = task.size(valid)
         self.cut = self._cut(describe(train), seed)
@@ -395,7 +398,18 @@ class LanguageWork:
         report = self.task.measured(
             model, "valid", self.valid, self.valid_size, self.settings.batching, quick=not final
         )
-        return Validation(report.metrics(), [])
+        return Validation(report.metrics(), [] if guesses(model) else self._samples(model))
+
+    def _samples(self, model: Any) -> list[dict[str, str]]:
+        """What the model says when it begins by itself: the same draws at every validation."""
+        if not self.settings.samples:
+            return []
+        settings = self.decoding.model_copy(
+            update={"method": "sample", "max_length": SAMPLED, "max_ratio": 1.0, "n_best": 1}
+        )
+        batch = prompts([], self.task.first, self.settings.samples, SAMPLED)
+        found = decode(Continuation(model), batch, settings)
+        return [{"says": " ".join(self.task.tokenizer.decode(one[0].tokens).split())} for one in found]
 
     def summary(self) -> dict[str, Any]:
         """What is worth knowing before step 1."""
