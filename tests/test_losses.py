@@ -249,3 +249,19 @@ def test_the_compiled_gradient_is_the_plain_one(monkeypatch: pytest.MonkeyPatch)
     expected = agreement_in_place(*plain, 2.5)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(compiled, plain, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("symbols", [1, 15, 16, 17, 10_002])
+@pytest.mark.parametrize("bias", [True, False])
+def test_projected_rows_are_aligned_and_right(symbols: int, bias: bool) -> None:
+    torch.manual_seed(3)
+    features, weight = torch.randn(5, 7), torch.randn(symbols, 7)
+    offset = torch.randn(symbols) if bias else None
+    logits = losses.project(features, weight, offset)
+    torch.testing.assert_close(logits, F.linear(features, weight, offset))
+    assert logits.shape == (5, symbols)
+    assert logits.stride(0) % losses.ALIGNED == 0
+    assert torch.equal(logits, logits.contiguous())
+    raised, largest, sums = losses.powers_in_place(logits.clone(memory_format=torch.preserve_format))
+    padded = losses.powers_in_place(logits)
+    torch.testing.assert_close(padded, (raised, largest, sums))

@@ -12,6 +12,7 @@ def agree(
     first: np.ndarray,
     second: np.ndarray,
     difference: np.ndarray,
+    symbols: int,
     sums: np.ndarray,
     shifts: np.ndarray,
     strength: float,
@@ -28,6 +29,7 @@ def agree(
         first: (rows, symbols) of one pass, overwritten.
         second: of the other, overwritten.
         difference: (rows, symbols) logits of the first minus logits of the second.
+        symbols: of each row; what follows them fills the memory up.
         sums: (2, rows) of `first` and `second`.
         shifts: (rows,) log-sum of the first minus that of the second.
         strength: what the disagreement counts.
@@ -35,7 +37,7 @@ def agree(
     """
     factor = np.float32(strength)
     for number in range(first.shape[0]):
-        p, q, d = first[number], second[number], difference[number]
+        p, q, d = first[number][:symbols], second[number][:symbols], difference[number][:symbols]
         scale_p, scale_q = np.float32(1.0) / sums[0, number], np.float32(1.0) / sums[1, number]
         shift = shifts[number]
         mean_p, mean_q = np.float32(0.0), np.float32(0.0)

@@ -13,8 +13,10 @@ C5, C4, C3, C2, C1, C0 = 1.8775767e-3, 8.9893397e-3, 5.5826318e-2, 2.4015361e-1,
 
 
 @kernel
-def powers(logits: np.ndarray, largest: np.ndarray, sums: np.ndarray) -> None:
+def powers(logits: np.ndarray, symbols: int, largest: np.ndarray, sums: np.ndarray) -> None:
     """logits (rows, symbols) become exp(logits - largest of the row); `largest` and `sums` (rows,) are filled in.
+
+    Of each row only the first `symbols` count; what follows them fills the memory up.
 
     exp(x) = 2^m 2^f with m whole: 2^m is m put into the exponent of a float, 2^f a polynomial.
     """
@@ -22,7 +24,7 @@ def powers(logits: np.ndarray, largest: np.ndarray, sums: np.ndarray) -> None:
     scales = exponents.view(np.float32)
     log2_e = np.float32(LOG2_E)
     for number in range(logits.shape[0]):
-        row = logits[number]
+        row = logits[number][:symbols]
         most = np.float32(-3.4e38)
         for index in range(row.shape[0]):
             value = row[index]
