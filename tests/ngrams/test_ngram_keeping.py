@@ -90,8 +90,8 @@ def test_any_bytes_are_a_model_or_a_clear_error(tmp_path: Path, data: st.DataObj
         model = NGramModel.load(tmp_path)
     except UserError:
         return  # anything else is a fault of ours
-    model.score(TEXT % model.num_symbols)
-    model.next(TEXT[:, None] % model.num_symbols)
+    assert model.score(TEXT % model.num_symbols).shape == TEXT.shape
+    assert model.next(TEXT[:, None] % model.num_symbols).shape == (len(TEXT), model.num_symbols)
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ function of seed and epoch alone, so a run resumes exactly.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -72,7 +73,7 @@ class Batches(Protocol):
     def epochs_done(self, position: Position) -> float: ...
 
 
-class _Cut:
+class _Cut(ABC):
     """Running text cut into pieces of one length, another way each epoch: the first few symbols are left out."""
 
     def __init__(self, tokens: Symbols, *, rows: int, length: int, seed: int, first: int) -> None:
@@ -88,11 +89,13 @@ class _Cut:
         spare = len(self.tokens) - self.rows * self.length
         return int(self.random(epoch).integers(0, min(spare, self.length - 1) + 1)) if epoch else 0
 
+    @abstractmethod
     def num_batches(self, epoch: int) -> int:
-        raise NotImplementedError
+        """Of one epoch."""
 
+    @abstractmethod
     def epoch(self, epoch: int, done: int) -> Iterator[TextBatch]:
-        raise NotImplementedError
+        """The batches of one epoch but the first `done`."""
 
     def batches_from(self, position: Position) -> Iterator[tuple[Position, TextBatch]]:
         epoch, done = position.epoch, position.batch
