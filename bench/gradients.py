@@ -6,6 +6,7 @@ Trains the recipes of `recipes/gradients` (a finished run is not trained again) 
 reach, before and after training, into docs/images/gradients.svg. Then recall-at-distance: for every cell the longest
 lag at which it recalls a key (99 % of the validation lines), within a fixed number of updates, at the best of a few
 learning rates; trained on lines of that lag, and on lines of all lags up to it. Prints two tables and one JSON object.
+Every training that has ended is kept in the folder of the runs: started again, the bench goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench.report import section, table, write_section
 from seqloom.corpus.plain import PlainTextSettings
 from seqloom.errors import RunError
 from seqloom.experiment import train
+from seqloom.files import write_atomically
 from seqloom.inspection.gradients import Gradients, draw_gradients, factor_a_step
 from seqloom.language import LanguageModel
 from seqloom.recipe import load_recipe
@@ -159,14 +161,32 @@ def tried(cell: str, text: str, lag: int, rate: float, updates: int) -> dict[str
     return {"rate": rate, "accuracy": round(work.best, 1), "seconds": round(time.perf_counter() - began, 1)}
 
 
-def reach(cell: str, mixed: bool, lags: Sequence[int], rates: Sequence[float], updates: int) -> dict[str, Any]:
+class Attempts:
+    """Trainings by what they were, in a file, so that none is made twice."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.known: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else {}
+
+    def __call__(self, cell: str, text: str, lag: int, rate: float, updates: int) -> dict[str, Any]:
+        name = f"{cell} {text} {rate} {updates}"
+        if name not in self.known:
+            self.known[name] = tried(cell, text, lag, rate, updates)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, json.dumps(self.known, indent=1))
+        print(f"== {cell} {text} {self.known[name]}", file=sys.stderr, flush=True)
+        return self.known[name]
+
+
+def reach(
+    cell: str, mixed: bool, lags: Sequence[int], rates: Sequence[float], updates: int, attempts: Attempts
+) -> dict[str, Any]:
     """Lag -> the first training that learned it, or the best one; and the longest lag that was learned."""
     found: dict[int, dict[str, Any]] = {}
     for lag in lags:
         text = f"recall:1-{lag}" if mixed else f"recall:{lag}"
         for rate in rates:
-            attempt = tried(cell, text, lag, rate, updates)
-            print(f"== {cell} {text} {attempt}", file=sys.stderr, flush=True)
+            attempt = attempts(cell, text, lag, rate, updates)
             if lag not in found or attempt["accuracy"] > found[lag]["accuracy"]:
                 found[lag] = attempt
             if attempt["accuracy"] >= LEARNED:
@@ -227,11 +247,11 @@ def main() -> None:
     lags = (2, 5) if quick else LAGS
     kinds = [(cell, False) for cell in (("elman", "lstm") if quick else CELLS)]
     kinds += [(cell, True) for cell in (() if quick else MIXED)]
-    reached = {}
+    reached, attempts = {}, Attempts(runs / "attempts.json")
     for cell, mixed in kinds:
         name = f"{cell}, lines of all lags up to it" if mixed else cell
         rates, updates = (RATES[:1], 60) if quick else (RATES, UPDATES)
-        reached[name] = reach(cell, mixed, lags, rates, updates)
+        reached[name] = reach(cell, mixed, lags, rates, updates, attempts)
     body = "\n\n".join([recipe_rows(results), ABOUT_RECIPES, _about_reach(rates, updates), reach_rows(reached, lags)])
     print(body)
     if not quick:

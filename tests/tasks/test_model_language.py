@@ -190,6 +190,20 @@ def test_a_crashed_run_resumes_to_the_same_bits(
     assert one == other
 
 
+def test_a_cosine_ends_with_the_last_epoch(text_file: Path, tmp_path: Path) -> None:
+    limits = {"steps": None, "epochs": 2, "schedule": "cosine", "learning_rate": 0.01, "log_every": 1}
+    train(recipe_for(text_file, "feed_forward", **limits), tmp_path / "run")
+    rates = [
+        event["learning_rate"] for event in read_journal(tmp_path / "run" / "journal.jsonl") if "gradient_norm" in event
+    ]
+    epoch = len(rates) // 2
+    assert len(rates) > 20
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] == 0.01
+    assert rates[epoch] == pytest.approx(0.005, rel=0.15)
+    assert rates[-1] < 0.01 * 0.01
+
+
 def test_state_matters_and_is_forgotten_at_a_fresh_batch(text_file: Path) -> None:
     recipe = load_recipe(recipe_for(text_file, "recurrent"))
     task = Language.learn(recipe.data.train, recipe.text)

@@ -285,7 +285,7 @@ def fit(
             model.train()
             group = list(islice(batches, s.accumulate))
             num_tokens = sum(batch.num_tokens for _, batch in group)
-            rate = at.plateau.rate(at.step + 1, s)
+            rate = at.plateau.rate(at.step + 1, s, _share(at, s, work))
             team.go(rate)
             found = learner.update([batch for _, batch in group], at.step + 1, rate)
             if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
@@ -401,7 +401,8 @@ def _validate(
     found = work.validate(model)
     value = found.metrics[s.metric]
     if not math.isfinite(value):
-        raise RunError(_explosion(at.step, found.metrics["loss"], float("nan"), at.plateau.rate(at.step, s), run))
+        rate = at.plateau.rate(at.step, s, _share(at, s, work))
+        raise RunError(_explosion(at.step, found.metrics["loss"], float("nan"), rate, run))
     improved = better(s.metric, value, at.best)
     if improved:
         at.best, at.best_step, at.waited = value, at.step, 0

@@ -56,8 +56,6 @@ class FittingSettings(Settings):
     def _fits(self) -> FittingSettings:
         if self.epochs is None and self.steps is None and self.minutes is None:
             raise ValueError("give at least one of epochs, steps, minutes")
-        if self.schedule == "cosine" and self.decay_steps is None and self.steps is None:
-            raise ValueError("the cosine schedule needs steps or decay_steps: it must know where it ends")
         if self.schedule == "inverse_square_root" and not self.warmup_steps:
             raise ValueError("the inverse_square_root schedule needs warmup_steps")
         if self.moving_average is not None and self.average > 1:
