@@ -14,6 +14,7 @@ from torch import Tensor
 from seqloom import losses
 from seqloom.losses import (
     ROWS_AT_A_TIME,
+    SampledCrossEntropy,
     agreement_in_place,
     consistent_cross_entropy,
     plain_agreement,
@@ -265,3 +266,64 @@ def test_projected_rows_are_aligned_and_right(symbols: int, bias: bool) -> None:
     raised, largest, sums = losses.powers_in_place(logits.clone(memory_format=torch.preserve_format))
     padded = losses.powers_in_place(logits)
     torch.testing.assert_close(padded, (raised, largest, sums))
+
+
+# -- few candidates ---------------------------------------------------------------------------------------------------
+
+
+def test_candidates_by_hand() -> None:
+    """Three symbols, all candidates: each stands for 1 / p of its kind, the gold one for itself."""
+    features, weight = torch.ones(2, 1), torch.tensor([[1.0], [2.0], [0.5]])
+    targets = torch.tensor([1, 0])
+    for plain in (False, True):
+        entropy = SampledCrossEntropy(torch.tensor([4, 1, 2]), 500, plain)  # counts with one more: shares 5, 2, 3 of 10
+        entropy.num_drawn = 2
+        entropy.draw = lambda: torch.tensor([2, 2])  # type: ignore[method-assign]
+        roots = [math.sqrt(n) for n in (5, 2, 3)]
+        chance = [1 - (1 - n / 10) * (1 - root / sum(roots)) ** 2 for n, root in zip((5, 2, 3), roots, strict=True)]
+        rest = math.exp(0.5) / chance[2]
+        first = math.log(math.exp(2) + math.exp(1) / chance[0] + rest) - 2
+        second = math.log(math.exp(1) + math.exp(2) / chance[1] + rest) - 1
+        loss, nll = entropy(features, weight, None, targets)
+        assert loss.item() == pytest.approx(first + second, rel=1e-5)
+        assert nll.item() == pytest.approx(first + second, rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS_AT_A_TIME + 1])
+@pytest.mark.parametrize("bias", [True, False])
+def test_fast_candidates_equal_plain_ones(rows: int, bias: bool) -> None:
+    features, weight, offset, targets = case(rows, bias)
+    leaves = [features, weight] if offset is None else [features, weight, offset]
+    counts, found = torch.arange(SYMBOLS), []
+    for plain in (False, True):
+        torch.manual_seed(4)
+        loss, nll = SampledCrossEntropy(counts, 6, plain)(features, weight, offset, targets)
+        found.append((loss, nll, *torch.autograd.grad(0.7 * loss, leaves)))
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_the_estimated_sum_over_all_symbols_is_right_on_average() -> None:
+    """Rows drawn by the counts, as the chances suppose: exp(loss) estimates sum / exp(gold) without bias."""
+    torch.manual_seed(5)
+    counts = torch.tensor([900, 300, 100, 50, 20, 9, 4, 2, 1, 0, 0, 0, 0])
+    entropy = SampledCrossEntropy(counts, 3)
+    features, weight = torch.randn(1, SIZE), torch.randn(SYMBOLS, SIZE)
+    exact = (features @ weight.T).logsumexp(-1).exp().item()
+    sums = []
+    for _ in range(20_000):
+        said = torch.multinomial(entropy.shares, 4, replacement=True)
+        gold, others = said[0], said[1:]
+        symbols = torch.unique(torch.cat([said, entropy.draw()]))
+        weights = torch.exp(-entropy.log_chances(symbols, len(others))).float()
+        weights[symbols == gold] = 1.0
+        sums.append((weights * (features @ weight[symbols].T).exp()).sum().item())
+    spread = torch.tensor(sums).std().item() / math.sqrt(len(sums))
+    assert abs(sum(sums) / len(sums) - exact) < 4 * spread
+    assert spread < 0.03 * exact
+
+
+def test_draws_follow_the_flattened_counts() -> None:
+    torch.manual_seed(6)
+    entropy = SampledCrossEntropy(torch.tensor([99, 24, 3, 0]), 40_000)
+    shares = torch.bincount(entropy.draw(), minlength=4) / 40_000
+    torch.testing.assert_close(shares, torch.tensor([10, 5, 2, 1]) / 18, atol=0.01, rtol=0)

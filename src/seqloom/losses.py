@@ -7,6 +7,7 @@ sum written with torch's own functions, and the test's reference.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,10 @@ class SymbolLoss(NamedTuple):
 
     loss: Tensor
     nll: Tensor
+
+
+# features (rows, d), weight (symbols, d), bias (symbols,), targets (rows,), smoothing -> sums over rows
+Entropy = Callable[[Tensor, Tensor, Tensor | None, Tensor, float], SymbolLoss]
 
 
 def plain_cross_entropy(
@@ -123,6 +128,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         consistency: float = 0.0,
+        of_gold: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         num_symbols, half = weight.shape[0], features.shape[0] // 2
         want_gradient = any(ctx.needs_input_grad[:3])
@@ -150,6 +156,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             rows = slice(start, start + ROWS_AT_A_TIME)
             chunk, gold = features[rows], targets[rows, None]
             logits = project(chunk, weight, bias)  # (rows, symbols)
+            if of_gold is not None:
+                logits.scatter_add_(1, gold, of_gold[rows, None])
             gold_logits = logits.gather(1, gold)
             raised, largest, sums = powers_in_place(logits)
             log_sum = largest + sums.log()  # (rows, 1)
@@ -187,7 +195,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grads = [None if grad is None else grad * (ctx.scale * grad_loss) for grad in ctx.saved_tensors]
-        return (*grads, None, None, None)
+        return (*grads, None, None, None, None)
 
 
 def projected_cross_entropy(
@@ -203,3 +211,47 @@ def consistent_cross_entropy(
     """`plain_consistent_cross_entropy` without ever holding all logits."""
     twice = targets.repeat(2)
     return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, twice, smoothing, consistency))
+
+
+class SampledCrossEntropy:
+    """Cross-entropy over a few candidates (Bengio & Senécal 2003): the symbols to be said in a batch, and some drawn.
+
+    The sum over all symbols, log Σ exp(logit), is what an output layer costs. It is estimated from the candidates, each
+    weighed by how seldom it is one: with chance p of being a candidate, a symbol that is one stands for 1 / p of its
+    kind. A row's own gold symbol is always among them and stands for itself, so the estimate of the sum is unbiased.
+    """
+
+    FLATTER = 0.5  # symbols are drawn by this power of their frequency
+
+    def __init__(self, counts: Tensor, num_drawn: int, plain: bool = False) -> None:
+        counts = counts.double() + 1  # a symbol that is never said must learn to be unlikely, too
+        self.num_drawn, self.plain = num_drawn, plain
+        self.shares = counts / counts.sum()
+        drawn = counts**self.FLATTER
+        self.drawn = drawn / drawn.sum()
+        self.ends = self.drawn.cumsum(0)
+
+    def draw(self) -> Tensor:
+        """Symbols, with repetition."""
+        found = torch.searchsorted(self.ends, torch.rand(self.num_drawn, dtype=torch.float64))
+        return found.clamp_(max=len(self.ends) - 1)
+
+    def log_chances(self, symbols: Tensor, num_said: int) -> Tensor:
+        """Of being a candidate where so many others are said, as if these were independent of each other."""
+        absent = num_said * torch.log1p(-self.shares[symbols]) + self.num_drawn * torch.log1p(-self.drawn[symbols])
+        return (-torch.expm1(absent)).log()
+
+    def __call__(
+        self, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
+    ) -> SymbolLoss:
+        """As `plain_cross_entropy`, estimated; random numbers are torch's."""
+        assert not smoothing, "smoothing is over all symbols"
+        symbols, places = torch.unique(torch.cat([targets, self.draw()]), return_inverse=True)
+        gold = places[: len(targets)]
+        rarity = self.log_chances(symbols, max(0, len(targets) - 1)).to(features.dtype)
+        weight, bias = weight[symbols], -rarity if bias is None else bias[symbols] - rarity
+        if not self.plain:
+            return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, gold, 0.0, 0.0, rarity[gold]))
+        logits = F.linear(features, weight, bias) + F.one_hot(gold, len(symbols)) * rarity
+        loss = F.cross_entropy(logits, gold, reduction="sum")
+        return SymbolLoss(loss, loss.detach())

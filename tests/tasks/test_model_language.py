@@ -164,13 +164,18 @@ def _first_epoch(work: LanguageWork) -> Iterator[tuple[Any, TextBatch]]:
 # -- what is carried on -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["recurrent", "variational"])
+@pytest.mark.parametrize(("model", "candidates"), [("recurrent", None), ("variational", 4)])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_crashed_run_resumes_to_the_same_bits(
-    model: str, processes: int, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str,
+    candidates: int | None,
+    processes: int,
+    text_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The state that rows carry on is part of a checkpoint, also where two processes have half of the rows each."""
-    recipe = recipe_for(text_file, model, processes=processes, checkpoint_every=1, rows=5)
+    recipe = recipe_for(text_file, model, processes=processes, checkpoint_every=1, rows=5, candidates=candidates)
     train(recipe, tmp_path / "straight")
     original, calls = LanguageWork.loss, 0
 
@@ -336,6 +341,7 @@ def test_counted_models_are_measured_and_speak_like_others(smoothing: str, text_
         ({"processes": 9}, "training.processes 9 is more than training.rows 4"),
         ({"metric": "bleu"}, "training.metric must be one of"),
         ({"scheduled_sampling": 0.5}, "scheduled_sampling is not a setting"),
+        ({"candidates": 5, "label_smoothing": 0.1}, "label_smoothing is over all symbols; it needs candidates: null"),
     ],
 )
 def test_recipes_that_contradict_themselves(change: dict[str, Any], message: str, text_file: Path) -> None:

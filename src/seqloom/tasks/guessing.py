@@ -16,7 +16,7 @@ from seqloom.batches.running import TextBatch, collate_lines, gather
 from seqloom.batches.samplers import sorted_batches
 from seqloom.batches.shards import TokenSequences
 from seqloom.errors import UserError
-from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
+from seqloom.losses import Entropy, SymbolLoss, projected_cross_entropy
 
 SEED = 0  # of the symbols hidden when a model is measured: always the same ones of a text
 
@@ -36,12 +36,13 @@ def refuse_guessing(model: Any, what: str) -> None:
         )
 
 
-def guessing_loss(model: Any, batch: TextBatch, *, smoothing: float = 0.0, plain: bool = False) -> SymbolLoss:
+def guessing_loss(
+    model: Any, batch: TextBatch, *, smoothing: float = 0.0, entropy: Entropy = projected_cross_entropy
+) -> SymbolLoss:
     """Both directions are added up to be minimised, and averaged to be reported.
 
     What is guessed of fewer symbols than a batch has counts as if it were all of them: the loss stays one a symbol.
     """
-    entropy = plain_cross_entropy if plain else projected_cross_entropy
     found = [
         (entropy(seen, model.output.weight, model.output.bias, said, smoothing), batch.num_tokens / max(1, len(said)))
         for seen, said in model.guesses(batch)

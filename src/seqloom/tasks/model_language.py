@@ -30,7 +30,7 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.evaluation.language import LanguageReport, LastSymbolReport, TextSize
 from seqloom.evaluation.masked import MaskedReport
-from seqloom.losses import SymbolLoss, plain_cross_entropy, projected_cross_entropy
+from seqloom.losses import Entropy, SampledCrossEntropy, SymbolLoss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.language import detach
 from seqloom.models.masked_lm import MaskedLanguageModel
@@ -130,17 +130,22 @@ class Language:
     # -- what is minimised --------------------------------------------------------------------------------------------
 
     def loss(
-        self, model: Any, batch: TextBatch, state: Any, *, smoothing: float = 0.0, plain: bool = False
+        self,
+        model: Any,
+        batch: TextBatch,
+        state: Any,
+        *,
+        smoothing: float = 0.0,
+        entropy: Entropy = projected_cross_entropy,
     ) -> tuple[SymbolLoss, Any]:
         """Cross-entropy of the symbols to be said, summed, and the state to go on from."""
         if guesses(model):
-            return guessing_loss(model, batch, smoothing=smoothing, plain=plain), None
+            return guessing_loss(model, batch, smoothing=smoothing, entropy=entropy), None
         features, state = model(batch.inputs, state, batch.lengths)
         features, gold = features.flatten(0, 1), batch.targets.flatten()
         if batch.lengths is not None:
             real = gold.nonzero()[:, 0]  # PAD is 0
             features, gold = features[real], gold[real]
-        entropy = plain_cross_entropy if plain else projected_cross_entropy
         return entropy(features, model.output.weight, model.output.bias, gold, smoothing), state
 
     # -- quality ------------------------------------------------------------------------------------------------------
@@ -337,6 +342,7 @@ class LanguageWork:
         self.train, self.valid = task.encode(train), task.encode(valid)
         self.valid_size = task.size(valid)
         self.cut = self._cut(describe(train), seed)
+        self.entropy = self._entropy()
         self.state: Any = None  # of the rows that the next batch goes on with
         self.kept: list[Tensor] | None = None  # the same, from a checkpoint, until the model is seen
 
@@ -365,6 +371,15 @@ class LanguageWork:
         kind = Stream if s.batching == "stream" else Windows
         return kind(self.train.tokens, rows=s.rows, length=s.length, seed=seed, first=first)
 
+    def _entropy(self) -> Entropy:
+        s, symbols = self.settings, len(self.task.tokenizer)
+        if s.candidates is None or s.candidates >= symbols:
+            return plain_cross_entropy if s.plain else projected_cross_entropy
+        counts = np.zeros(symbols, np.int64)
+        for start in range(0, len(self.train.tokens), 2**20):
+            counts += np.bincount(self.train.tokens[start : start + 2**20], minlength=symbols)
+        return SampledCrossEntropy(torch.from_numpy(counts), s.candidates, s.plain)
+
     def batches(self, position: Position) -> Iterator[tuple[Position, TextBatch]]:
         return self.cut.batches_from(position)
 
@@ -381,7 +396,7 @@ class LanguageWork:
                 like = model(batch.inputs[:, :1])[1]
             self.state, self.kept = rebuilt(like, iter(self.kept)), None
         found, state = self.task.loss(
-            model, batch, None if batch.fresh else self.state, smoothing=s.label_smoothing, plain=s.plain
+            model, batch, None if batch.fresh else self.state, smoothing=s.label_smoothing, entropy=self.entropy
         )
         self.state = detach(state) if s.batching == "stream" else None
         return found
