@@ -18,6 +18,7 @@ LEVELS = {
     "errors": 0,
     "settings": 1,
     "files": 1,
+    "arrays": 2,
     "folders": 2,
     "answers": 1,
     "machine": 1,

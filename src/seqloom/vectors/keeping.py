@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
+from seqloom.arrays import read_arrays, write_arrays
 from seqloom.errors import UserError
-from seqloom.files import write_aside, write_atomically
+from seqloom.files import write_atomically
 from seqloom.settings import check
 from seqloom.vectors.settings import SubwordSettings
 
 VECTORS, WORDS = "vectors.safetensors", "words.txt"
 LONGEST_WORD = 10_000  # bytes on average that a list of words may take
-ARRAYS = {"vectors": "F32", "own": "F32", "output": "F32", "buckets": "F32", "counts": "I64"}
+ARRAYS = {"vectors": np.float32, "own": np.float32, "output": np.float32, "buckets": np.float32, "counts": np.int64}
 
 
 def save_parts(
@@ -27,36 +27,19 @@ def save_parts(
     if broken is not None:
         raise UserError(f"the word {broken!r} holds a line break and cannot be kept in {folder / WORDS}")
     about = {} if subwords is None else {"subwords": subwords.model_dump_json()}
-    write_aside(folder / VECTORS, lambda file: write_safetensors(file, arrays, about))
+    kept = {name: np.asarray(array, ARRAYS[name]) for name, array in arrays.items()}
+    write_arrays(folder / VECTORS, kept, about)
     write_atomically(folder / WORDS, "".join(f"{word}\n" for word in words))
-
-
-def write_safetensors(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
-    """One array after the other: the library's own writer holds a second copy of all of them in memory."""
-    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
-    stored, place = {}, 0
-    for name in sorted(arrays):
-        kind = ARRAYS[name]
-        stored[name] = np.ascontiguousarray(arrays[name], "<f4" if kind == "F32" else "<i8")
-        end = place + stored[name].nbytes
-        header[name] = {"dtype": kind, "shape": list(stored[name].shape), "data_offsets": [place, end]}
-        place = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for array in stored.values():
-        if array.size:
-            file.write(array.data.cast("B"))
 
 
 def load_parts(folder: Path) -> tuple[list[str], dict[str, np.ndarray], SubwordSettings | None]:
     """-> words, arrays by name, settings of pieces; everything checked against everything else."""
     path = folder / VECTORS
-    arrays, about = _read_safetensors(path)
+    arrays, about = read_arrays(path)
     for name, array in arrays.items():
-        if array.dtype != (np.int64 if name == "counts" else np.float32) or array.ndim != (
-            1 if name == "counts" else 2
-        ):
+        if name not in ARRAYS:
+            raise UserError(f"{path}: '{name}' is no part of word vectors; the file was not written by seqloom")
+        if array.dtype != ARRAYS[name] or array.ndim != (1 if name == "counts" else 2):
             raise UserError(f"{path}: '{name}' is not as seqloom writes it ({array.dtype}, shape {array.shape})")
     if "vectors" not in arrays:
         raise UserError(f"{path}: holds no 'vectors'; the file was not written by seqloom")
@@ -84,23 +67,6 @@ def first_not_finite(matrix: np.ndarray) -> int | None:
         if bad.any():
             return start + int(bad.argmax())
     return None
-
-
-def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file")
-    try:
-        with safe_open(path, framework="numpy") as opened:
-            names = set(opened.keys())
-            if unknown := sorted(names - ARRAYS.keys()):
-                raise UserError(
-                    f"{path}: '{unknown[0]}' is no part of word vectors; the file was not written by seqloom"
-                )
-            return {name: opened.get_tensor(name) for name in sorted(names)}, opened.metadata() or {}
-    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
 
 
 def _subwords(about: Mapping[str, str], path: Path) -> SubwordSettings | None:
