@@ -5,7 +5,9 @@
 Trains the recipes of `recipes/gradients` (a finished run is not trained again) and draws how far back their losses
 reach, before and after training, into docs/images/gradients.svg. Then recall-at-distance: for every cell the longest
 lag at which it recalls a key (99 % of the validation lines), within a fixed number of updates, at the best of a few
-learning rates; trained on lines of that lag, and on lines of all lags up to it. Prints two tables and one JSON object.
+learning rates; trained on lines of that lag, on lines of all lags up to it, and with gates that start with memories of
+that length. Prints two tables and one JSON object.
+
 Every training that has ended is kept in the folder of the runs: started again, the bench goes on where it was stopped.
 """
 
@@ -18,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -43,6 +45,7 @@ AT_THE_START = "recall:50/valid"  # longer lines than those of training: what no
 
 CELLS = ("elman", "gru", "lstm", "lstm_peephole", "lstm_coupled")
 MIXED = ("elman", "gru", "lstm")  # also trained on lines of all lags up to the one that is asked for
+STARTED = ("gru", "lstm")  # also with gates that start with memories of up to the lag (model.remember)
 LAGS = (2, 5, 7, 10, 20, 35, 50, 100, 200)
 RATES = (0.003, 0.001, 0.01)  # the likeliest first: the first that learns ends the search
 UPDATES, ROWS = 2000, 64
@@ -133,13 +136,29 @@ class UntilLearned(LanguageWork):
         return found
 
 
-def tried(cell: str, text: str, lag: int, rate: float, updates: int) -> dict[str, Any]:
+class Kind(NamedTuple):
+    """What is asked how far it remembers."""
+
+    cell: str
+    mixed: bool = False
+    started: bool = False
+
+    def __str__(self) -> str:
+        told = ", lines of all lags up to it" if self.mixed else ""
+        return self.cell + told + (", gates started for it" if self.started else "")
+
+    def text(self, lag: int) -> str:
+        return f"recall:1-{lag}" if self.mixed else f"recall:{lag}"
+
+
+def tried(kind: Kind, lag: int, rate: float, updates: int) -> dict[str, Any]:
     """One training: the best accuracy on lines of this lag, and how long it took."""
     recipe = load_recipe(
         "gradients/elman",
         [
-            f"model.cell={cell}",
-            f"data.train.text={text}/train",
+            f"model.cell={kind.cell}",
+            f"model.remember={max(3, lag + 2) if kind.started else 'null'}",
+            f"data.train.text={kind.text(lag)}/train",
             f"data.valid.text=recall:{lag}/valid",
             f"training.batch_tokens={ROWS * (lag + 4)}",
             f"training.learning_rate={rate}",
@@ -157,7 +176,7 @@ def tried(cell: str, text: str, lag: int, rate: float, updates: int) -> dict[str
         except Learned:
             pass
         except RunError as error:  # numbers that left the finite range
-            print(f"{cell}, lag {lag}, rate {rate}: {error}", file=sys.stderr)
+            print(f"{kind}: lag {lag}, rate {rate}: {error}", file=sys.stderr)
     return {"rate": rate, "accuracy": round(work.best, 1), "seconds": round(time.perf_counter() - began, 1)}
 
 
@@ -168,25 +187,22 @@ class Attempts:
         self.path = path
         self.known: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else {}
 
-    def __call__(self, cell: str, text: str, lag: int, rate: float, updates: int) -> dict[str, Any]:
-        name = f"{cell} {text} {rate} {updates}"
+    def __call__(self, kind: Kind, lag: int, rate: float, updates: int) -> dict[str, Any]:
+        name = f"{kind}: {lag}, rate {rate}, {updates} updates"
         if name not in self.known:
-            self.known[name] = tried(cell, text, lag, rate, updates)
+            self.known[name] = tried(kind, lag, rate, updates)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path, json.dumps(self.known, indent=1))
-        print(f"== {cell} {text} {self.known[name]}", file=sys.stderr, flush=True)
+        print(f"== {name}: {self.known[name]}", file=sys.stderr, flush=True)
         return self.known[name]
 
 
-def reach(
-    cell: str, mixed: bool, lags: Sequence[int], rates: Sequence[float], updates: int, attempts: Attempts
-) -> dict[str, Any]:
+def reach(kind: Kind, lags: Sequence[int], rates: Sequence[float], updates: int, attempts: Attempts) -> dict[str, Any]:
     """Lag -> the first training that learned it, or the best one; and the longest lag that was learned."""
     found: dict[int, dict[str, Any]] = {}
     for lag in lags:
-        text = f"recall:1-{lag}" if mixed else f"recall:{lag}"
         for rate in rates:
-            attempt = attempts(cell, text, lag, rate, updates)
+            attempt = attempts(kind, lag, rate, updates)
             if lag not in found or attempt["accuracy"] > found[lag]["accuracy"]:
                 found[lag] = attempt
             if attempt["accuracy"] >= LEARNED:
@@ -245,13 +261,13 @@ def main() -> None:
         print(f"== {name}", file=sys.stderr, flush=True)
         results[name], before[name], after[name] = measured(name, runs, quick)
     lags = (2, 5) if quick else LAGS
-    kinds = [(cell, False) for cell in (("elman", "lstm") if quick else CELLS)]
-    kinds += [(cell, True) for cell in (() if quick else MIXED)]
+    kinds = [Kind(cell) for cell in (("elman", "lstm") if quick else CELLS)]
+    kinds += [Kind(cell, mixed=True) for cell in (() if quick else MIXED)]
+    kinds += [Kind(cell, started=True) for cell in (("lstm",) if quick else STARTED)]
     reached, attempts = {}, Attempts(runs / "attempts.json")
-    for cell, mixed in kinds:
-        name = f"{cell}, lines of all lags up to it" if mixed else cell
+    for kind in kinds:
         rates, updates = (RATES[:1], 60) if quick else (RATES, UPDATES)
-        reached[name] = reach(cell, mixed, lags, rates, updates, attempts)
+        reached[str(kind)] = reach(kind, lags, rates, updates, attempts)
     body = "\n\n".join([recipe_rows(results), ABOUT_RECIPES, _about_reach(rates, updates), reach_rows(reached, lags)])
     print(body)
     if not quick:

@@ -199,11 +199,31 @@ def test_starts_from_zeros_and_remembers_by_default(name: str) -> None:
         assert part.shape == (ROWS, HIDDEN)
         assert part.dtype == torch.float64
         assert not part.any()
-    if cell.forget_block is not None:
+    if name.startswith("lstm"):
         _, gates = cell.step(cell.project(torch.zeros(1, INPUT)), cell.start(torch.zeros(1, 1)))
         torch.testing.assert_close(gates["forget_gate"], torch.full((1, HIDDEN), sigmoid(1.0)))
     for block in cell.weight_hidden.chunk(cell.num_blocks):
         torch.testing.assert_close(block @ block.T, torch.eye(HIDDEN), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name, cell in CELLS.items() if cell.keep_block is not None])
+def test_gates_can_start_with_long_memories(name: str) -> None:
+    """What a unit holds decays by 1 - 1/T a step, with T between 2 and the number that was asked for."""
+    torch.manual_seed(3)
+    cell = CELLS[name](input_size=INPUT, hidden_size=400).double()
+    cell.start_remembering(100)
+    cell.weight_hidden.data.zero_()
+    before = cell.start(torch.zeros(1, 1, dtype=torch.float64))
+    held = before._replace(**{before._fields[-1]: torch.ones_like(before[-1])})
+    after = cell.step(cell.project(torch.zeros(1, INPUT, dtype=torch.float64)), held)[0][-1]  # candidates are 0
+    times = 1 / (1 - after[0])
+    assert times.min() >= 2 - 1e-9
+    assert times.max() <= 100 + 1e-9
+    assert times.max() > 95
+    assert 45 < times.mean() < 56
+    if cell.write_block is not None:
+        blocks = cell.bias.chunk(cell.num_blocks)
+        torch.testing.assert_close(blocks[cell.write_block], -blocks[cell.keep_block])
 
 
 @pytest.mark.parametrize(("m", "n"), [(5, 7), (1, 1), (13, 2)])

@@ -65,6 +65,9 @@ def test_where_nothing_bends_every_step_multiplies_by_the_scale(scale: float, si
 def test_there_is_one_way_to_start() -> None:
     with pytest.raises(RecipeError, match="recurrent_scale and init_range are two ways to start"):
         network(cell="elman", recurrent_scale=2.0, init_range=0.1)
+    with pytest.raises(RecipeError, match="remember needs a cell with gates, such as lstm or gru; elman has none"):
+        network(cell="elman", remember=20)
+    assert network(cell="gru", size=3, hidden_size=4, remember=50).decoder.layers[1].cells[0].bias[4:8].min() > 0
     gates = network(cell="lstm", size=3, hidden_size=4, num_layers=2, recurrent_scale=2.5).decoder
     assert all(matrix.singular == pytest.approx([2.5] * 4, rel=1e-5) for matrix in recurrent_matrices(gates))
 

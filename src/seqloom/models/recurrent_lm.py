@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.models.recurrent_translator import CellName
-from seqloom.nn.cells import Cell, State
+from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.dropout import DROPOUTS, SymbolDropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.recurrent import RecurrentStack, Watch
@@ -46,6 +46,9 @@ class RecurrentLanguageModelSettings(ModelSettings):
     recurrent_scale: float = Field(
         1.0, gt=0.0, le=100.0, description="what weights from state to state start multiplied by: 1 is orthogonal"
     )
+    remember: int | None = Field(
+        None, ge=3, description="gates start so that units keep what they hold for up to so many steps"
+    )
 
     pretrained: TextVectorsSettings | None = Field(None, description="vectors that the embedding starts from")
 
@@ -60,6 +63,8 @@ class RecurrentLanguageModelSettings(ModelSettings):
             )
         if self.recurrent_scale != 1.0 and self.init_range is not None:
             raise ValueError("recurrent_scale and init_range are two ways to start; choose one")
+        if self.remember is not None and CELLS[self.cell].keep_block is None:
+            raise ValueError(f"remember needs a cell with gates, such as lstm or gru; {self.cell} has none")
         return self
 
 
@@ -94,6 +99,8 @@ class RecurrentLanguageModel(nn.Module):
         with torch.no_grad():
             for cell in self._cells():
                 cell.weight_hidden.mul_(s.recurrent_scale)
+                if s.remember is not None:
+                    cell.start_remembering(s.remember)
 
     def _cells(self) -> list[Cell]:
         return [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]

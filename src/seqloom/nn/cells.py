@@ -34,6 +34,7 @@ class LSTMState(NamedTuple):
 
 
 State = HiddenState | LSTMState
+REMEMBER = 1.0  # bias of a forget gate: remember by default (Jozefowicz et al. 2015)
 Gates = dict[str, Tensor]
 
 
@@ -106,7 +107,9 @@ class _Cell(nn.Module):
     """What all cells own: `weight_input` (blocks * h, input), `weight_hidden` (blocks * h, h), `bias` (blocks * h)."""
 
     num_blocks: int
-    forget_block: int | None = None
+    keep_block: int | None = None  # the gate that decides how much of the past is kept
+    keep_bias = 0.0  # what its bias starts with
+    write_block: int | None = None  # the gate that decides how much is added to it, where that is another one
     kernel: str | None = None  # the compiled loop in torch that computes the same formula
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
@@ -119,8 +122,19 @@ class _Cell(nn.Module):
         nn.init.uniform_(self.weight_input, -bound, bound)
         for block in self.weight_hidden.data.chunk(self.num_blocks):
             nn.init.orthogonal_(block)
-        if self.forget_block is not None:  # remember by default (Jozefowicz et al. 2015)
-            self.bias.data.chunk(self.num_blocks)[self.forget_block].fill_(1.0)
+        if self.keep_block is not None:
+            self.bias.data.chunk(self.num_blocks)[self.keep_block].fill_(self.keep_bias)
+
+    def start_remembering(self, steps: int) -> None:
+        """Start with units that keep what they hold for some 1 to `steps` steps, each for its own time.
+
+        Tallec & Ollivier 2018: a gate at 1 - 1/T forgets in about T steps; its bias is log(T - 1).
+        """
+        assert self.keep_block is not None, "only gates remember"
+        blocks = self.bias.data.chunk(self.num_blocks)
+        blocks[self.keep_block].uniform_(1, steps - 1).log_()
+        if self.write_block is not None:
+            blocks[self.write_block].copy_(-blocks[self.keep_block])
 
     def project(self, inputs: Tensor) -> Tensor:
         """(…, input size) -> (…, blocks * hidden size): the part of the step that does not depend on the past."""
@@ -178,7 +192,7 @@ class LSTM(_MemoryCell):
     """Long short-term memory: input, forget and output gates around a cell."""
 
     num_blocks = 4
-    forget_block = 1
+    keep_block, keep_bias, write_block = 1, REMEMBER, 0
     kernel = "lstm"
 
     def step(self, projected: Tensor, state: LSTMState, weight_hidden: Tensor | None = None) -> tuple[LSTMState, Gates]:
@@ -189,7 +203,7 @@ class PeepholeLSTM(_MemoryCell):
     """LSTM whose gates also see the cell."""
 
     num_blocks = 4
-    forget_block = 1
+    keep_block, keep_bias, write_block = 1, REMEMBER, 0
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size=input_size, hidden_size=hidden_size)
@@ -206,7 +220,7 @@ class CoupledLSTM(_MemoryCell):
     """LSTM that writes exactly where it forgets: one gate for both."""
 
     num_blocks = 3
-    forget_block = 0
+    keep_block, keep_bias = 0, REMEMBER
 
     def step(self, projected: Tensor, state: LSTMState, weight_hidden: Tensor | None = None) -> tuple[LSTMState, Gates]:
         return coupled_step(projected, state, self._hidden(weight_hidden))
@@ -216,6 +230,7 @@ class GRU(_HiddenCell):
     """Gated recurrent unit: reset and update gates, no separate cell."""
 
     num_blocks = 3
+    keep_block = 1
     kernel = "gru"
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
