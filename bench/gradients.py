@@ -1,6 +1,6 @@
 """Gradients through time, and how far back each cell learns to remember.
 
-    python -m bench.gradients [--quick] [--write] [--runs runs/gradients]
+    python -m bench.gradients [--quick] [--cells elman,gru,lstm] [--write] [--runs runs/gradients]
 
 Trains the recipes of `recipes/gradients` (a finished run is not trained again) and draws how far back their losses
 reach, before and after training, into docs/images/gradients.svg. Then recall-at-distance: for every cell the longest
@@ -251,6 +251,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="few steps, cells and lags: checks the bench, not the cells"
     )
+    parser.add_argument("--cells", default=",".join(CELLS), help="whose memory is measured (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/results.md")
     parser.add_argument("--runs", type=Path, default=Path("runs/gradients"))
     parser.add_argument("--image", type=Path, default=IMAGE)
@@ -261,9 +262,12 @@ def main() -> None:
         print(f"== {name}", file=sys.stderr, flush=True)
         results[name], before[name], after[name] = measured(name, runs, quick)
     lags = (2, 5) if quick else LAGS
-    kinds = [Kind(cell) for cell in (("elman", "lstm") if quick else CELLS)]
-    kinds += [Kind(cell, mixed=True) for cell in (() if quick else MIXED)]
-    kinds += [Kind(cell, started=True) for cell in (("lstm",) if quick else STARTED)]
+    cells = options.cells.split(",")
+    if unknown := sorted(set(cells) - set(CELLS)):
+        parser.error(f"--cells: {unknown[0]} is none of {', '.join(CELLS)}")
+    kinds = [Kind(cell) for cell in cells]
+    kinds += [Kind(cell, started=True) for cell in cells if cell in STARTED]
+    kinds += [Kind(cell, mixed=True) for cell in cells if cell in MIXED and not quick]
     reached, attempts = {}, Attempts(runs / "attempts.json")
     for kind in kinds:
         rates, updates = (RATES[:1], 60) if quick else (RATES, UPDATES)

@@ -98,3 +98,14 @@ def test_settings_that_do_not_fit(given: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError) as caught:
         validated(FeedForwardLanguageModelSettings, given)
     assert caught.value.problems == [message]
+
+
+def test_all_weights_start_within_the_range_that_was_asked_for() -> None:
+    torch.manual_seed(1)
+    settings = FeedForwardLanguageModelSettings(size=40, hidden_size=40, window=2, init_range=0.05)
+    model = FeedForwardLanguageModel(settings, num_symbols=50)
+    for weight in (model.embedding.weight, model.hidden.weight, model.output.weight):
+        assert 0.045 < weight.abs().max() <= 0.05
+    assert not model.embedding.weight[0].any()
+    symbols = torch.tensor([[4, 5]])
+    torch.testing.assert_close(model.embedding(symbols), model.embedding.weight[symbols])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.nn.dropout import Dropout
-from seqloom.nn.embeddings import SymbolEmbedding
+from seqloom.nn.embeddings import SymbolEmbedding, start_within
 from seqloom.settings import ModelSettings
 from seqloom.text.special import PAD_ID
 
@@ -28,6 +28,9 @@ class FeedForwardLanguageModelSettings(ModelSettings):
     direct: bool = Field(False, description="the output layer also sees the embeddings themselves")
     tie: bool = Field(False, description="the output layer is the embedding")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="on embeddings and on the hidden layer")
+    init_range: float | None = Field(
+        None, gt=0.0, le=10.0, description="weights start uniform within it, and embeddings are not scaled up"
+    )
 
     pretrained: TextVectorsSettings | None = Field(None, description="vectors that the embedding starts from")
 
@@ -60,6 +63,8 @@ class FeedForwardLanguageModel(nn.Module):
         if s.tie:
             self.output.weight = self.embedding.weight
         self.dropout = Dropout(s.dropout)
+        if s.init_range is not None:
+            start_within(s.init_range, self.embedding, [self.output.weight, self.hidden.weight])
 
     def forward(
         self, inputs: Tensor, state: Tensor | None = None, lengths: Tensor | None = None, trace: Any = None

@@ -16,7 +16,7 @@ from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.models.recurrent_translator import CellName
 from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.dropout import DROPOUTS, SymbolDropout
-from seqloom.nn.embeddings import SymbolEmbedding
+from seqloom.nn.embeddings import SymbolEmbedding, start_within
 from seqloom.nn.recurrent import RecurrentStack, Watch
 from seqloom.settings import ModelSettings
 
@@ -95,7 +95,8 @@ class RecurrentLanguageModel(nn.Module):
         self.input_dropout = DROPOUTS[s.dropout_kind](s.dropout if s.input_dropout is None else s.input_dropout)
         self.dropout = DROPOUTS[s.dropout_kind](s.dropout)
         if s.init_range is not None:
-            self._start_within(s.init_range)
+            of_cells = [weight for cell in self._cells() for weight in (cell.weight_input, cell.weight_hidden)]
+            start_within(s.init_range, self.embedding, [self.output.weight, *of_cells])
         with torch.no_grad():
             for cell in self._cells():
                 cell.weight_hidden.mul_(s.recurrent_scale)
@@ -104,19 +105,6 @@ class RecurrentLanguageModel(nn.Module):
 
     def _cells(self) -> list[Cell]:
         return [cell for layer in self.decoder.layers for cell in layer.cells]  # type: ignore[union-attr]
-
-    @torch.no_grad()
-    def _start_within(self, bound: float) -> None:
-        """As Zaremba et al. 2014 start; biases and connections stay as they are.
-
-        An embedding that is scaled up also learns faster, by the size at one rate for all weights: a plan for plain
-        gradient descent does not reckon with that, so here it is not scaled.
-        """
-        of_cells = [weight for cell in self._cells() for weight in (cell.weight_input, cell.weight_hidden)]
-        for weight in (self.embedding.weight, self.output.weight, *of_cells):
-            nn.init.uniform_(weight, -bound, bound)
-        self.embedding.weight[self.embedding.padding_id] = 0.0
-        self.embedding.scale = 1.0
 
     def forward(
         self,

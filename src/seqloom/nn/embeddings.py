@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -25,3 +26,16 @@ class SymbolEmbedding(nn.Module):
 
     def forward(self, symbols: Tensor) -> Tensor:
         return F.embedding(symbols, self.weight, self.padding_id) * self.scale
+
+
+@torch.no_grad()
+def start_within(bound: float, embedding: SymbolEmbedding, weights: Iterable[Tensor]) -> None:
+    """Uniform weights within ± bound, as Zaremba et al. 2014 start; what is not named stays as it is.
+
+    An embedding that is scaled up also learns faster, by its scale, than the other weights at the same rate: a plan
+    that others made for the plain one does not reckon with that, so here it is not scaled.
+    """
+    for weight in (embedding.weight, *weights):
+        nn.init.uniform_(weight, -bound, bound)
+    embedding.weight[embedding.padding_id] = 0.0
+    embedding.scale = 1.0
