@@ -67,3 +67,8 @@ def refuse_exported(path: str | Path, instead: str) -> None:
     """An exported model answers and nothing else."""
     if is_exported(path):
         raise UserError(f"{path}: a model exported to CTranslate2, for 'predict' and 'evaluate' only; {instead}")
+
+
+def name_of(model: Path) -> str:
+    """A model's name in pictures: the folder's, or the run's it lies in."""
+    return model.name if model.name != "model" else model.parent.name

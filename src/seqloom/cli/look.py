@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from seqloom.folders import name_of
+
 ViewName = Literal["attention", "contexts", "gates", "gradients", "heads", "lengths", "neighbours", "pca", "projection"]
 VIEWS = {
     "attention": "which source words each target word was made from; every head of a Transformer",
@@ -131,6 +133,7 @@ def look(
     untrained
         gradients: also of the same networks as they began, before training.
     """
+    from seqloom.cli import look_words as words
     from seqloom.cli.output import note
 
     given = {
@@ -160,11 +163,11 @@ def look(
 
         checked_path(save)
     if view == "neighbours":
-        shown = _neighbours(model, texts, count, save)
+        shown = words.neighbours(model, texts, count, save)
     elif view == "pca":
-        shown = _pca(model, texts, data, most, save)
+        shown = words.pca(model, texts, data, most, save)
     elif view == "projection":
-        shown = _projection(model, texts, method or "pca", most, colours or "groups", save)
+        shown = words.projection(model, texts, method or "pca", most, colours or "groups", save)
     elif view == "lengths":
         shown = _lengths([model, *compare], data, test, save)
     elif view == "gradients":
@@ -196,77 +199,6 @@ def _check(view: ViewName, texts: tuple[str, ...], given: set[str]) -> None:
         raise UserError(f"--{name} is for {others}; look {view} takes --save, {takes}")
 
 
-def _neighbours(model: Path, words: tuple[str, ...], count: int | None, save: Path | None) -> str:
-    from seqloom.cli.output import note, use_colour
-    from seqloom.inspection.neighbours import draw_neighbours
-    from seqloom.vectors.opening import open_vectors
-
-    vectors = open_vectors(model, told=note)
-    return draw_neighbours(
-        vectors, words, save, count=10 if count is None else count, colour=use_colour(), title=_name(model)
-    )
-
-
-def _pca(model: Path, sections: tuple[str, ...], data: tuple[str, ...], most: int | None, save: Path | None) -> str:
-    from seqloom.cli.output import note, use_colour
-    from seqloom.errors import UserError
-    from seqloom.evaluation.word_files import read_questions
-    from seqloom.inspection.offsets import MOST_PAIRS, draw_offsets, find_section, pairs_of
-    from seqloom.vectors.opening import open_vectors
-
-    if len(sections) != 1 or len(data) > 1:
-        raise UserError("look pca takes the name of one section of one analogy file, such as: look MODEL pca countries")
-    questions = read_questions(Path(data[0]) if data else _analogies_of(model))
-    section = find_section(questions, sections[0])
-    vectors = open_vectors(model, told=note)
-    return draw_offsets(
-        vectors,
-        pairs_of(questions[section]),
-        save,
-        title=section,
-        most=MOST_PAIRS if most is None else most,
-        colour=use_colour(),
-    )
-
-
-def _analogies_of(model: Path) -> Path:
-    """The file of analogies that the run's recipe is measured on."""
-    from seqloom.corpus.readers import expand_path
-    from seqloom.errors import UserError
-    from seqloom.evaluation.word_files import asks_analogies
-    from seqloom.folders import find_model
-    from seqloom.recipe import load_recipe
-
-    recipe = find_model(model).parent / "recipe.yaml" if model.is_dir() else None
-    if recipe is not None and recipe.is_file():
-        for path in map(expand_path, load_recipe(recipe).data.test.values()):
-            if asks_analogies(path):
-                return Path(path)
-    raise UserError(f"{model}: no analogy file is known for it; give --data FILE, in the format of questions-words.txt")
-
-
-def _projection(
-    model: Path, words: tuple[str, ...], method: Any, most: int | None, colours: Any, save: Path | None
-) -> str:
-    from seqloom.cli.output import note, use_colour
-    from seqloom.inspection.projection import MOST_WORDS, draw_projection
-    from seqloom.training.progress import Progress
-    from seqloom.vectors.opening import open_vectors
-
-    vectors = open_vectors(model, told=note)
-    with Progress("placing words") as progress:
-        return draw_projection(
-            vectors,
-            save,
-            method=method,
-            words=words or None,
-            most=MOST_WORDS if most is None else most,
-            colours=colours,
-            colour=use_colour(),
-            tell=progress.update,
-        )
-
-
 def _contexts(model: Path, words: tuple[str, ...], layer: int | None, save: Path | None) -> str:
     from seqloom.cli.output import note, use_colour
     from seqloom.errors import UserError
@@ -282,7 +214,7 @@ def _contexts(model: Path, words: tuple[str, ...], layer: int | None, save: Path
     word, texts = words[0], words[1:]
     loaded = LanguageModel.load(model)
     layers = word_in_contexts(loaded.task, loaded.model, word, texts, note)
-    return draw_contexts(word, texts, layers, save, layer=layer, colour=use_colour(), title=_name(model))
+    return draw_contexts(word, texts, layers, save, layer=layer, colour=use_colour(), title=name_of(model))
 
 
 def _trace(model: Path, view: str, texts: tuple[str, ...], target: str | None) -> Any:
@@ -383,13 +315,13 @@ def _gradients(
             sample = f"{len(asked):,} places in {name}"
         both = [(found, loaded.model), *([(fresh, _before_training(path, loaded))] if untrained else [])]
         for kept, model in both:
-            with Progress(f"measuring {_name(path)}") as bar:
+            with Progress(f"measuring {name_of(path)}") as bar:
                 kept.append(
                     measure_gradients(
                         model,
                         asked,
                         steps=steps,
-                        name=_name(path),
+                        name=name_of(path),
                         sample=sample,
                         progress=lambda share, bar=bar: bar.update(share, ""),  # type: ignore[misc]
                     )
@@ -452,7 +384,7 @@ def _heads(model: Path, data: tuple[str, ...], test: str | None, sentences: int,
     with Progress("measuring heads") as progress:
         measures = predictor.head_measures(pairs, lambda share: progress.update(share, f"{len(pairs)} sentences"))
     sample = f"{len(pairs)} sentence{'s' if len(pairs) > 1 else ''} of {' and '.join(corpora)}"
-    return draw_heads(measures, save, sample=sample, title=f"attention heads of {_name(model)}", colour=use_colour())
+    return draw_heads(measures, save, sample=sample, title=f"attention heads of {name_of(model)}", colour=use_colour())
 
 
 def _corpora(model: Path, data: tuple[str, ...], test: str | None) -> dict[str, Any]:
@@ -481,10 +413,5 @@ def _lengths(models: list[Path], data: tuple[str, ...], test: str | None, save: 
     series = {}
     for path in models:
         report, _ = Predictor.load(path).evaluate(pairs, "+".join(corpora))
-        series[_name(path)] = report.buckets
+        series[name_of(path)] = report.buckets
     return draw_lengths(series, save)
-
-
-def _name(model: Path) -> str:
-    """A model's name in pictures: the folder's, or the run's it lies in."""
-    return model.name if model.name != "model" else model.parent.name
