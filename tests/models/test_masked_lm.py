@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from seqloom.batches.running import TextBatch, collate_lines
+from seqloom.losses import plain_cross_entropy, projected_cross_entropy
 from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings, hide
 from seqloom.tasks.guessing import guessing_loss
 from seqloom.text.special import EOS_ID, PAD_ID
@@ -139,14 +140,14 @@ def test_the_loss_is_one_a_symbol() -> None:
     model = build(hidden=0.5)
     batch = collate_lines([[5, 6, 7, 8, 9, 10, EOS_ID], [7, 8, 9, EOS_ID]], EOS_ID)
     torch.manual_seed(1)
-    found = guessing_loss(model, batch, plain=True)
+    found = guessing_loss(model, batch, entropy=plain_cross_entropy)
     torch.manual_seed(1)
     ((features, said),) = model.guesses(batch)
     chances = torch.log_softmax(model.output(features), -1).gather(1, said[:, None])
     torch.testing.assert_close(found.nll / batch.num_tokens, -chances.mean())
     rare = build(hidden=1e-9)
-    for plain in (True, False):
-        nothing = guessing_loss(rare, batch, plain=plain)
+    for entropy in (plain_cross_entropy, projected_cross_entropy):
+        nothing = guessing_loss(rare, batch, entropy=entropy)
         nothing.loss.backward()
         assert float(nothing.loss.detach()) == 0.0
     assert all(weight.grad is None or not weight.grad.any() for weight in rare.parameters())
