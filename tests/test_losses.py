@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from seqloom.losses import (
     SampledCrossEntropy,
     agreement_in_place,
     consistent_cross_entropy,
+    count_symbols,
     plain_agreement,
     plain_consistent_cross_entropy,
     plain_cross_entropy,
@@ -271,7 +273,8 @@ def test_projected_rows_are_aligned_and_right(symbols: int, bias: bool) -> None:
 # -- few candidates ---------------------------------------------------------------------------------------------------
 
 
-def test_candidates_by_hand() -> None:
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_candidates_by_hand(smoothing: float) -> None:
     """Three symbols, all candidates: each stands for 1 / p of its kind, the gold one for itself."""
     features, weight = torch.ones(2, 1), torch.tensor([[1.0], [2.0], [0.5]])
     targets = torch.tensor([1, 0])
@@ -282,23 +285,102 @@ def test_candidates_by_hand() -> None:
         roots = [math.sqrt(n) for n in (5, 2, 3)]
         chance = [1 - (1 - n / 10) * (1 - root / sum(roots)) ** 2 for n, root in zip((5, 2, 3), roots, strict=True)]
         rest = math.exp(0.5) / chance[2]
-        first = math.log(math.exp(2) + math.exp(1) / chance[0] + rest) - 2
-        second = math.log(math.exp(1) + math.exp(2) / chance[1] + rest) - 1
-        loss, nll = entropy(features, weight, None, targets)
-        assert loss.item() == pytest.approx(first + second, rel=1e-5)
-        assert nll.item() == pytest.approx(first + second, rel=1e-5)
+        first = math.log(math.exp(2) + math.exp(1) / chance[0] + rest)
+        second = math.log(math.exp(1) + math.exp(2) / chance[1] + rest)
+        means = (1 / chance[0] + 2 + 0.5 / chance[2]) / 3 + (1 + 2 / chance[1] + 0.5 / chance[2]) / 3
+        smoothed = (1 - smoothing) * (first - 2 + second - 1) + smoothing * (first + second - means)
+        loss, nll = entropy(features, weight, None, targets, smoothing)
+        assert loss.item() == pytest.approx(smoothed, rel=1e-5)
+        assert nll.item() == pytest.approx(first - 2 + second - 1, rel=1e-5)
 
 
-@pytest.mark.parametrize("rows", [0, 1, ROWS_AT_A_TIME + 1])
+def test_symbols_that_are_no_candidates_are_left_alone() -> None:
+    """Only the gold symbol is a candidate: the estimate of the sum is its own power, that of the mean its own third."""
+    features, weight, bias = torch.ones(1, 1), torch.tensor([[1.0], [2.0], [0.5]]), torch.tensor([0.1, 0.2, 0.6])
+    for plain in (False, True):
+        entropy = SampledCrossEntropy(torch.ones(3), 1, plain)
+        entropy.draw = lambda: torch.tensor([1])  # type: ignore[method-assign]
+        loss, nll = entropy(features, weight, bias, torch.tensor([1]), 0.2)
+        assert nll.item() == pytest.approx(0.0, abs=1e-6)
+        assert loss.item() == pytest.approx(0.2 * (2.2 - 2.2 / 3), rel=1e-5)
+
+
+def test_candidates_of_two_passes_by_hand() -> None:
+    """One word said, two symbols: the other one stands for 1 / p of its kind in both passes, which differ by logits."""
+    features, weight = torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [0.5]])
+    for plain in (False, True):
+        entropy = SampledCrossEntropy(torch.zeros(2), 1, plain)  # drawn once, with a chance of a half
+        entropy.draw = lambda: torch.tensor([1])  # type: ignore[method-assign]
+        first, second = math.exp(1) + math.exp(0.5) / 0.5, math.exp(2) + math.exp(1) / 0.5
+        said, also_said = math.exp(1) / first, math.exp(2) / second
+        apart = (said - also_said) * math.log(said / also_said)
+        apart += (also_said - said) * math.log((1 - said) / (1 - also_said))
+        log_sums = math.log(first) + math.log(second)
+        smoothed = 0.9 * (log_sums - 3) + 0.1 * (log_sums - (1 + 0.5 / 0.5) / 2 - (2 + 1 / 0.5) / 2)
+        loss, nll = entropy(features, weight, None, torch.tensor([0]), 0.1, 5.0)
+        assert nll.item() == pytest.approx((log_sums - 3) / 2, rel=1e-5)
+        assert loss.item() == pytest.approx(smoothed / 2 + 5 / 4 * apart, rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS_AT_A_TIME // 2 + 1, ROWS_AT_A_TIME + 1])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
 @pytest.mark.parametrize("bias", [True, False])
-def test_fast_candidates_equal_plain_ones(rows: int, bias: bool) -> None:
-    features, weight, offset, targets = case(rows, bias)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fast_candidates_equal_plain_ones(
+    rows: int, smoothing: float, consistency: float, bias: bool, dtype: torch.dtype
+) -> None:
+    features, weight, offset, targets = case(2 * rows if consistency else rows, bias, dtype)
     leaves = [features, weight] if offset is None else [features, weight, offset]
     counts, found = torch.arange(SYMBOLS), []
     for plain in (False, True):
         torch.manual_seed(4)
-        loss, nll = SampledCrossEntropy(counts, 6, plain)(features, weight, offset, targets)
+        entropy = SampledCrossEntropy(counts, 6, plain)
+        loss, nll = entropy(features, weight, offset, targets[:rows], smoothing, consistency)
+        assert not nll.requires_grad
         found.append((loss, nll, *torch.autograd.grad(0.7 * loss, leaves)))
+    exact = {"rtol": 2e-4, "atol": 2e-4} if dtype == torch.float32 else {}
+    torch.testing.assert_close(found[0], found[1], **exact)
+
+
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
+def test_gradients_over_candidates_by_differences(consistency: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "ROWS_AT_A_TIME", 4)
+    features, weight, offset, targets = case(6)
+    entropy = SampledCrossEntropy(torch.arange(SYMBOLS), 3)
+
+    def loss(features: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
+        torch.manual_seed(7)  # the same candidates at every call
+        return entropy(features, weight, offset, targets[:3].repeat(1 if consistency else 2), 0.3, consistency).loss
+
+    assert torch.autograd.gradcheck(loss, (features, weight, offset))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("plain", [True, False])
+def test_all_symbols_as_candidates_are_no_estimate(smoothing: float, bias: bool, plain: bool) -> None:
+    """So many are drawn that all symbols are candidates, and that none could have been missed."""
+    features, weight, offset, targets = case(8, bias)
+    leaves = [features, weight] if offset is None else [features, weight, offset]
+    entropy = SampledCrossEntropy(torch.ones(SYMBOLS), 5000, plain)
+    found = entropy(features, weight, offset, targets, smoothing)
+    expected = plain_cross_entropy(features, weight, offset, targets, smoothing)
+    agreeing = entropy(features, weight, offset, targets[:4], smoothing, 5.0)
+    expected_agreeing = plain_consistent_cross_entropy(features, weight, offset, targets[:4], smoothing, 5.0)
+    for one, other in ((found, expected), (agreeing, expected_agreeing)):
+        torch.testing.assert_close(tuple(one), tuple(other))
+        torch.testing.assert_close(torch.autograd.grad(one.loss, leaves), torch.autograd.grad(other.loss, leaves))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_two_equal_passes_over_candidates_cost_what_one_costs(plain: bool) -> None:
+    """The second reading of a sentence says nothing new: it changes neither the candidates nor their chances."""
+    features, weight, offset, targets = case(4)
+    entropy, found = SampledCrossEntropy(torch.arange(SYMBOLS), 3, plain), []
+    for rows, consistency in ((features, 0.0), (features.repeat(2, 1), 5.0)):
+        torch.manual_seed(8)
+        found.append(tuple(entropy(rows, weight, offset, targets, 0.1, consistency)))
     torch.testing.assert_close(found[0], found[1])
 
 
@@ -320,6 +402,49 @@ def test_the_estimated_sum_over_all_symbols_is_right_on_average() -> None:
     spread = torch.tensor(sums).std().item() / math.sqrt(len(sums))
     assert abs(sum(sums) / len(sums) - exact) < 4 * spread
     assert spread < 0.03 * exact
+
+
+def test_the_mean_within_a_smoothed_loss_is_right_on_average() -> None:
+    """A row by itself: smoothing adds a share of the gold logit less the mean one, whatever was drawn."""
+    torch.manual_seed(9)
+    entropy = SampledCrossEntropy(torch.tensor([900, 300, 100, 50, 20, 9, 4, 2, 1, 0, 0, 0, 0]), 5)
+    features, weight, bias = torch.randn(1, SIZE), torch.randn(SYMBOLS, SIZE), torch.randn(SYMBOLS)
+    logits = F.linear(features, weight, bias)
+    means = []
+    for seed in range(6_000):
+        losses_of = []
+        for smoothing in (0.0, 0.3):
+            torch.manual_seed(seed)
+            losses_of.append(entropy(features, weight, bias, torch.tensor([2]), smoothing).loss)
+        means.append(logits[0, 2] - (losses_of[1] - losses_of[0]) / 0.3)
+    found = torch.stack(means)
+    spread = found.std().item() / math.sqrt(len(found))
+    assert abs(found.mean().item() - logits.mean().item()) < 4 * spread
+    assert 0 < spread < 0.05
+
+
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
+def test_the_estimate_comes_closer_with_more_candidates(consistency: float) -> None:
+    features, weight, offset, targets = case(8)
+    said, errors = targets[:4] if consistency else targets, []
+    if consistency:
+        exact = plain_consistent_cross_entropy(features, weight, offset, said, 0.1, consistency).loss
+    else:
+        exact = plain_cross_entropy(features, weight, offset, said, 0.1).loss
+    for num_drawn in (2, 20, 200):
+        torch.manual_seed(10)
+        entropy = SampledCrossEntropy(torch.ones(SYMBOLS), num_drawn)
+        drawn = [entropy(features, weight, offset, said, 0.1, consistency).loss for _ in range(300)]
+        errors.append(float((torch.stack(drawn).mean() - exact).abs().detach()))
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 1e-3 * float(exact.detach())
+
+
+def test_symbols_are_counted_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "COUNTED_AT_A_TIME", 3)
+    tokens = np.array([4, 1, 1, 0, 4, 4, 1], np.uint16)
+    assert count_symbols(tokens, 6).tolist() == [1, 3, 0, 0, 3, 0]
+    assert count_symbols(tokens[:0], 2).tolist() == [0, 0]
 
 
 def test_draws_follow_the_flattened_counts() -> None:

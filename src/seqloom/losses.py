@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqloom.batches.running import Symbols
 from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.powers import powers
 
 ROWS_AT_A_TIME = 256
 ALIGNED = 16  # floats
+COUNTED_AT_A_TIME = 2**20  # symbols
 
 
 class SymbolLoss(NamedTuple):
@@ -117,7 +120,11 @@ def agreement_in_place(first: Tensor, second: Tensor, strength: float) -> tuple[
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Gradients are computed on the way forward, chunk by chunk; backward only scales them."""
+    """Gradients are computed on the way forward, chunk by chunk; backward only scales them.
+
+    Of a smoothed loss this is the part that needs every logit: log Σ exp(logit) - (1 - smoothing) gold logit, where
+    `of_gold` (rows,), if given, is added to the gold logits first. `subtract_uniform` adds the rest.
+    """
 
     @staticmethod
     def forward(
@@ -130,21 +137,24 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         consistency: float = 0.0,
         of_gold: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        num_symbols, half = weight.shape[0], features.shape[0] // 2
+        half = features.shape[0] // 2
         want_gradient = any(ctx.needs_input_grad[:3])
         grad_features = torch.empty_like(features) if want_gradient else None
         grad_weight = torch.zeros_like(weight) if want_gradient else None
         grad_bias = torch.zeros_like(bias) if want_gradient and bias is not None else None
-        log_sums, nll, apart = features.new_zeros(3).unbind()
+        nll, gold_sum, apart = features.new_zeros(3).unbind()
         pairs = max(1, ROWS_AT_A_TIME // 2)
         for start in range(0, half if consistency else 0, pairs):
             end = min(half, start + pairs)
             twins = (slice(start, end), slice(half + start, half + end))
             first, second = (project(features[rows], weight, bias) for rows in twins)
-            gold_sum = first.gather(1, targets[twins[0], None]) + second.gather(1, targets[twins[1], None])
+            if of_gold is not None:
+                for rows, part in zip(twins, (first, second), strict=True):
+                    part.scatter_add_(1, targets[rows, None], of_gold[rows, None])
+            gold_logits = first.gather(1, targets[twins[0], None]) + second.gather(1, targets[twins[1], None])
             one, other, found = agreement_in_place(first, second, consistency / 2)
-            nll += (one + other - gold_sum).sum()
-            log_sums += (one + other).sum()
+            nll += (one + other - gold_logits).sum()
+            gold_sum += gold_logits.sum()
             apart += found.sum()
             for rows, part in zip(twins, (first, second), strict=True):
                 if grad_features is not None and grad_weight is not None:
@@ -162,34 +172,25 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             raised, largest, sums = powers_in_place(logits)
             log_sum = largest + sums.log()  # (rows, 1)
             nll += (log_sum - gold_logits).sum()
-            log_sums += log_sum.sum()
+            gold_sum += gold_logits.sum()
             if grad_features is not None and grad_weight is not None:  # the softmax is raised / sums
                 torch.mm(raised, weight, out=grad_features[rows])
                 grad_features[rows] /= sums
                 grad_weight.addmm_(raised.T, chunk / sums)
                 if grad_bias is not None:
                     grad_bias.addmv_(raised.T, sums.reciprocal()[:, 0])
-        # Smoothing adds one term for all rows, gold symbols one entry a row: neither needs a pass over the logits.
-        uniform, summed = smoothing / num_symbols, features.sum(0)
-        loss = nll
-        if smoothing:
-            total = features.shape[0] * (0.0 if bias is None else bias.sum()) + weight.sum(0) @ summed
-            loss = (1 - smoothing) * nll + smoothing * log_sums - uniform * total
-        if grad_features is not None and grad_weight is not None:
+        loss = nll + smoothing * gold_sum
+        if grad_features is not None and grad_weight is not None:  # one entry a row: no pass over the logits
             grad_features -= (1 - smoothing) * F.embedding(targets, weight)
             grad_weight.index_add_(0, targets, features, alpha=smoothing - 1)
-            if smoothing:
-                grad_features -= uniform * weight.sum(0)
-                grad_weight -= uniform * summed
             if grad_bias is not None:
                 grad_bias.index_add_(0, targets, features.new_full((len(targets),), smoothing - 1))
-                grad_bias -= uniform * features.shape[0]
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
         ctx.scale = 0.5 if consistency else 1.0
         if consistency:
             loss, nll = (loss + consistency / 2 * apart) / 2, nll / 2
         ctx.mark_non_differentiable(nll)
-        return loss.clone() if loss is nll else loss, nll
+        return loss, nll
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -198,11 +199,24 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return (*grads, None, None, None, None)
 
 
+def subtract_uniform(loss: Tensor, features: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float) -> Tensor:
+    """The part of label smoothing that all symbols share: less their mean logit, summed over rows, times `smoothing`.
+
+    The mean over symbols of a product is the product of the mean: no logit is computed, and all gradients are one row
+    or one number, repeated.
+    """
+    if not smoothing:
+        return loss
+    means = weight.mean(0) @ features.sum(0)
+    return loss - smoothing * (means if bias is None else means + features.shape[0] * bias.mean())
+
+
 def projected_cross_entropy(
     features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> SymbolLoss:
     """`plain_cross_entropy` without ever holding all logits: equal value, equal gradients, a fraction of the memory."""
-    return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, targets, smoothing))
+    loss, nll = _ProjectedCrossEntropy.apply(features, weight, bias, targets, smoothing)
+    return SymbolLoss(subtract_uniform(loss, features, weight, bias, smoothing), nll)
 
 
 def consistent_cross_entropy(
@@ -210,7 +224,16 @@ def consistent_cross_entropy(
 ) -> SymbolLoss:
     """`plain_consistent_cross_entropy` without ever holding all logits."""
     twice = targets.repeat(2)
-    return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, twice, smoothing, consistency))
+    loss, nll = _ProjectedCrossEntropy.apply(features, weight, bias, twice, smoothing, consistency)
+    return SymbolLoss(subtract_uniform(loss, features, weight, bias, smoothing / 2), nll)  # the mean of two passes
+
+
+def count_symbols(tokens: Symbols, num_symbols: int) -> Tensor:
+    """How often each symbol is in a long array of ids, (symbols,); a part of the array is in memory at a time."""
+    counts = np.zeros(num_symbols, np.int64)
+    for start in range(0, len(tokens), COUNTED_AT_A_TIME):
+        counts += np.bincount(tokens[start : start + COUNTED_AT_A_TIME], minlength=num_symbols)
+    return torch.from_numpy(counts)
 
 
 class SampledCrossEntropy:
@@ -219,6 +242,12 @@ class SampledCrossEntropy:
     The sum over all symbols, log Σ exp(logit), is what an output layer costs. It is estimated from the candidates, each
     weighed by how seldom it is one: with chance p of being a candidate, a symbol that is one stands for 1 / p of its
     kind. A row's own gold symbol is always among them and stands for itself, so the estimate of the sum is unbiased.
+
+    Label smoothing asks for the mean logit of all symbols, which is estimated from the same candidates in the same way.
+    The exact mean would cost no more, but it pulls every symbol up at every update, while only candidates are pushed
+    down: those that are hardly ever one would rise. Two passes that should agree (R-Drop) see the same candidates, and
+    their disagreement is that of the two estimated softmaxes. It is an estimate as well, as the logarithm of a sum is:
+    its gradients are its own exact ones, and its bias vanishes as the candidates become more.
     """
 
     FLATTER = 0.5  # symbols are drawn by this power of their frequency
@@ -242,16 +271,45 @@ class SampledCrossEntropy:
         return (-torch.expm1(absent)).log()
 
     def __call__(
-        self, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
+        self,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float = 0.0,
+        consistency: float = 0.0,
     ) -> SymbolLoss:
-        """As `plain_cross_entropy`, estimated; random numbers are torch's."""
-        assert not smoothing, "smoothing is over all symbols"
+        """As `plain_cross_entropy`, estimated; random numbers are torch's.
+
+        With `consistency` as `plain_consistent_cross_entropy`: features (2 * rows, d), the same rows twice.
+        """
+        passes = 2 if consistency else 1
         symbols, places = torch.unique(torch.cat([targets, self.draw()]), return_inverse=True)
-        gold = places[: len(targets)]
+        gold = places[: len(targets)].repeat(passes)
         rarity = self.log_chances(symbols, max(0, len(targets) - 1)).to(features.dtype)
-        weight, bias = weight[symbols], -rarity if bias is None else bias[symbols] - rarity
-        if not self.plain:
-            return SymbolLoss(*_ProjectedCrossEntropy.apply(features, weight, bias, gold, 0.0, 0.0, rarity[gold]))
-        logits = F.linear(features, weight, bias) + F.one_hot(gold, len(symbols)) * rarity
-        loss = F.cross_entropy(logits, gold, reduction="sum")
-        return SymbolLoss(loss, loss.detach())
+        few, of_few = weight.index_select(0, symbols), rarity.new_zeros(len(symbols)) if bias is None else bias[symbols]
+        share = smoothing / len(weight)
+        if self.plain:
+            raw, own = F.linear(features, few, of_few), F.one_hot(gold, len(symbols))
+            logits = raw - rarity * (1 - own)
+            log_sums, gold_logits = logits.logsumexp(-1), logits.gather(1, gold[:, None])[:, 0]
+            nll = (log_sums - gold_logits).sum()
+            loss = nll + smoothing * gold_logits.sum() - share * (raw * (-rarity * (1 - own)).exp()).sum()
+            if consistency:
+                loss = loss + consistency / 2 * plain_agreement(*logits.chunk(2))
+            return SymbolLoss(loss / passes, nll.detach() / passes)
+        offset = of_few - rarity
+        loss, nll = _ProjectedCrossEntropy.apply(features, few, offset, gold, smoothing, consistency, rarity[gold])
+        if smoothing:
+            loss = loss - share / passes * self._sum_all(features, few, of_few, gold, (-rarity).exp())
+        return SymbolLoss(loss, nll)
+
+    @staticmethod
+    def _sum_all(features: Tensor, few: Tensor, of_few: Tensor, gold: Tensor, standing: Tensor) -> Tensor:
+        """The logits of all symbols, summed over symbols and rows, where each candidate stands for so many of its kind.
+
+        A sum of products is the product of sums: no logit is computed but the gold ones, which stand for themselves.
+        """
+        every = (standing @ few) @ features.sum(0) + len(features) * (standing @ of_few)
+        own = (features * F.embedding(gold, few)).sum(-1) + of_few[gold]
+        return every + ((1 - standing[gold]) * own).sum()

@@ -10,14 +10,17 @@ import pytest
 import torch
 
 from seqloom.batches.collate import collate_pairs
+from seqloom.batches.samplers import Position
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings
 from seqloom.decoding.settings import DecodingSettings
+from seqloom.experiment import train as train_recipe
 from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
 from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS
 from seqloom.tasks.translate import Translation, TranslationWork, sampled_features
 from seqloom.text.tokenizers import TextSettings
+from seqloom.training.journal import read_journal
 from seqloom.training.loop import fit
 from seqloom.training.settings import TrainingSettings
 
@@ -140,3 +143,109 @@ def test_text_dropout_trains_on_several_cuts_and_validates_on_the_usual_one() ->
     work = TranslationWork(task, train, train, TrainingSettings(steps=1), seed=1)
     assert len(work.train.lengths) == 600
     assert len(work.valid.lengths) == 200
+
+
+# -- few candidates ---------------------------------------------------------------------------------------------------
+
+
+def recipe_with(**training: Any) -> dict[str, Any]:
+    """Of a grammar whose symbols are many more than a batch says."""
+    common = {"batch_tokens": 200, "validation_sentences": 0, "threads": 1, "candidates": 20}
+    return {
+        "task": "translate",
+        "data": {
+            "train": {"grammar": "en-es", "split": "train", "size": 400},
+            "valid": {"grammar": "en-es", "split": "valid", "size": 40},
+        },
+        "text": {"tokenizer": "word", "vocabulary_size": None, "joint": False},
+        "model": {"kind": "recurrent_translator", "embedding_size": 8, "hidden_size": 12, "dropout": 0.1},
+        "training": {**common, **training},
+    }
+
+
+def test_candidates_are_counted_as_they_are_said(
+    corpora: tuple[Translation, CorpusSettings, CorpusSettings],
+) -> None:
+    """The ends of sentences are said too, though they are not stored."""
+    task, train, valid = corpora
+    work = TranslationWork(task, train, valid, TrainingSettings(steps=1, candidates=4, batch_tokens=300), seed=1)
+    counts, seen = torch.ones(len(task.target)), 0  # one more each
+    for _, batch in work.batches(Position()):
+        said = batch.target_out[batch.target_out != 0]
+        counts += torch.bincount(said, minlength=len(counts))
+        seen += len(batch)
+        if seen == 3000:
+            break
+    assert work.sampled is not None
+    torch.testing.assert_close(work.sampled.shares, (counts / counts.sum()).double(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("candidates", [None, 12, 1000])
+def test_as_many_candidates_as_symbols_are_all(
+    candidates: int | None, corpora: tuple[Translation, CorpusSettings, CorpusSettings]
+) -> None:
+    task, train, valid = corpora
+    assert len(task.target) == 12
+    work = TranslationWork(task, train, valid, TrainingSettings(steps=1, candidates=candidates), seed=1)
+    assert work.sampled is None
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_candidates_are_for_training_only(
+    plain: bool, corpora: tuple[Translation, CorpusSettings, CorpusSettings]
+) -> None:
+    task, train, valid = corpora
+    few, all_symbols = (
+        TranslationWork(task, train, valid, TrainingSettings(steps=1, candidates=n, plain=plain), seed=1)
+        for n in (1, None)
+    )
+    torch.manual_seed(1)
+    model = task.build(RecurrentTranslatorSettings(embedding_size=5, hidden_size=6, dropout=0.0))
+    batch = collate_pairs([task.source.encode("a b")], [task.target.encode("b a")])  # says three symbols of twelve
+    model.eval()
+    assert few.validate(model).metrics["loss"] == all_symbols.validate(model).metrics["loss"]
+    assert float(few.loss(model, batch).nll) == float(all_symbols.loss(model, batch).nll)
+    model.train()
+    found = {float(few.loss(model, batch).loss.detach()) for _ in range(10)}
+    assert len(found) > 1, "other candidates, another estimate"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"label_smoothing": 0.1}, {"label_smoothing": 0.1, "consistency": 1.0}, {"scheduled_sampling": 0.2}],
+    ids=["alone", "smoothed", "consistent", "scheduled"],
+)
+@pytest.mark.parametrize("plain", [True, False])
+def test_few_candidates_train_a_translator(plain: bool, change: dict[str, Any], tmp_path: Path) -> None:
+    """The loss over all symbols, which is what validation tells, falls."""
+    settings = {"steps": 60, "validate_every": 10, "learning_rate": 5e-3, "plain": plain, **change}
+    train_recipe(recipe_with(**settings), tmp_path / "run")
+    events = read_journal(tmp_path / "run" / "journal.jsonl")
+    found = [event["loss"] for event in events if event["event"] == "validation"]
+    assert found[-1] < found[0] - 0.5
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_crashed_run_with_candidates_resumes_to_the_same_bits(
+    processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The candidates of a step are drawn again as they were, also where two processes have half of a batch each."""
+    settings = {"label_smoothing": 0.1, "consistency": 1.0, "processes": processes}
+    recipe = recipe_with(steps=12, validate_every=6, checkpoint_every=1, **settings)
+    train_recipe(recipe, tmp_path / "straight")
+    original, calls = TranslationWork.loss, 0
+
+    def crashing(self: TranslationWork, model: Any, batch: Any) -> Any:
+        nonlocal calls
+        calls += model.training
+        if calls == 8:
+            raise RuntimeError("as a machine might")
+        return original(self, model, batch)
+
+    monkeypatch.setattr(TranslationWork, "loss", crashing)
+    with pytest.raises(RuntimeError, match="as a machine might"):
+        train_recipe(recipe, tmp_path / "broken")
+    monkeypatch.setattr(TranslationWork, "loss", original)
+    train_recipe(tmp_path / "broken", resume=True)
+    one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("straight", "broken"))
+    assert one == other

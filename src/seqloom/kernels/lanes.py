@@ -57,6 +57,20 @@ def _spread(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(first, first, ir.Constant(WHOLES, [ir.Constant(ir.IntType(32), 0)] * LANES))
 
 
+def _folded(builder: Any, values: Any, join: Any) -> Any:
+    """Eight joined to one, half with half."""
+    number = ir.IntType(32)
+    for half in (4, 2, 1):
+        places = [ir.Constant(number, half + index) for index in range(half)]
+        lower = [ir.Constant(number, index) for index in range(half)]
+        kind = ir.VectorType(number, half)
+        values = join(
+            builder.shuffle_vector(values, values, ir.Constant(kind, lower)),
+            builder.shuffle_vector(values, values, ir.Constant(kind, places)),
+        )
+    return builder.extract_element(values, ir.Constant(number, 0))
+
+
 @intrinsic
 def load(typing: Any, array: Any, place: Any) -> Any:
     """load(array, place): eight neighbours of a contiguous float32 array; places count over all its axes."""
@@ -104,6 +118,20 @@ def spread(typing: Any, value: Any) -> Any:
 
 
 @intrinsic
+def spread_from(typing: Any, array: Any, place: Any) -> Any:
+    """spread_from(array, place): spread(array[place]) of a contiguous float32 array; a place counts over all its axes.
+
+    An index in brackets may be negative, which is found out at every use; here it is not.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return _spread(builder, builder.load(builder.gep(data, [arguments[1]], inbounds=True), align=4))
+
+    return lanes(array, types.int64), generate
+
+
+@intrinsic
 def multiply_add(typing: Any, one: Any, other: Any, more: Any) -> Any:
     """multiply_add(one, other, more): one * other + more."""
 
@@ -119,38 +147,95 @@ def total(typing: Any, values: Any) -> Any:
     """total(values): the sum of the eight."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, values = ir.IntType(32), arguments[0]
-        for half in (4, 2, 1):
-            places = [ir.Constant(number, half + index) for index in range(half)]
-            lower = [ir.Constant(number, index) for index in range(half)]
-            kind = ir.VectorType(number, half)
-            values = builder.fadd(
-                builder.shuffle_vector(values, values, ir.Constant(kind, lower)),
-                builder.shuffle_vector(values, values, ir.Constant(kind, places)),
-            )
-        return builder.extract_element(values, ir.Constant(number, 0))
+        return _folded(builder, arguments[0], builder.fadd)
 
     return types.float32(lanes), generate
 
 
 @intrinsic
-def logistic(typing: Any, values: Any) -> Any:
-    """logistic(values): 1 / (1 + exp(-x)) of each.
-
-    exp(-x) = 2^m 2^f with m whole: 2^m is m put into the exponent of a float, 2^f a polynomial.
-    """
+def largest(typing: Any, values: Any) -> Any:
+    """largest(values): of the eight."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        power = builder.fmul(arguments[0], _same(-LOG2_E))
-        power = builder.select(builder.fcmp_ordered("<", power, _same(126.0)), power, _same(126.0))
-        power = builder.select(builder.fcmp_ordered(">", power, _same(-126.0)), power, _same(-126.0))
-        whole = builder.fptosi(builder.fadd(power, _same(127.0)), WHOLES)  # rounds down: it is positive
-        rest = builder.fsub(power, builder.fsub(builder.sitofp(whole, FLOATS), _same(127.0)))
-        value = _same(POLYNOMIAL[0])
-        for coefficient in POLYNOMIAL[1:]:
-            value = builder.fadd(builder.fmul(value, rest, flags=CONTRACT), _same(coefficient), flags=CONTRACT)
-        shift = ir.Constant(WHOLES, [ir.Constant(ir.IntType(32), 23)] * LANES)
-        exponential = builder.fmul(value, builder.bitcast(builder.shl(whole, shift), FLOATS))
-        return builder.fdiv(_same(1.0), builder.fadd(_same(1.0), exponential))
+        return _folded(builder, arguments[0], lambda one, other: _larger(builder, one, other))
+
+    return types.float32(lanes), generate
+
+
+def _larger(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+
+
+@intrinsic
+def larger(typing: Any, one: Any, other: Any) -> Any:
+    """larger(one, other): of each pair."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _larger(builder, *arguments)
+
+    return lanes(lanes, lanes), generate
+
+
+@intrinsic
+def absolute(typing: Any, values: Any) -> Any:
+    """absolute(values): of each, without its sign."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _larger(builder, arguments[0], builder.fsub(_same(0.0), arguments[0]))
+
+    return lanes(lanes), generate
+
+
+@intrinsic
+def where_positive(typing: Any, values: Any, one: Any, other: Any) -> Any:
+    """where_positive(values, one, other): of `one` where a value is above 0, else of `other`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", arguments[0], _same(0.0)), arguments[1], arguments[2])
+
+    return lanes(lanes, lanes, lanes), generate
+
+
+@intrinsic
+def divide(typing: Any, one: Any, other: Any) -> Any:
+    """divide(one, other): one / other."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fdiv(*arguments)
+
+    return lanes(lanes, lanes), generate
+
+
+def _exponential(builder: Any, values: Any) -> Any:
+    """exp(x) = 2^m 2^f with m whole: 2^m is m put into the exponent of a float, 2^f a polynomial."""
+    power = builder.fmul(values, _same(LOG2_E))
+    power = builder.select(builder.fcmp_ordered("<", power, _same(126.0)), power, _same(126.0))
+    power = builder.select(builder.fcmp_ordered(">", power, _same(-127.0)), power, _same(-127.0))
+    whole = builder.fptosi(builder.fadd(power, _same(127.0)), WHOLES)  # rounds down: it is positive
+    rest = builder.fsub(power, builder.fsub(builder.sitofp(whole, FLOATS), _same(127.0)))
+    value = _same(POLYNOMIAL[0])
+    for coefficient in POLYNOMIAL[1:]:
+        value = builder.fadd(builder.fmul(value, rest, flags=CONTRACT), _same(coefficient), flags=CONTRACT)
+    shift = ir.Constant(WHOLES, [ir.Constant(ir.IntType(32), 23)] * LANES)
+    return builder.fmul(value, builder.bitcast(builder.shl(whole, shift), FLOATS))
+
+
+@intrinsic
+def exponential(typing: Any, values: Any) -> Any:
+    """exponential(values): of each; 0 where it is no normal float any more, and never above 2^126."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _exponential(builder, arguments[0])
+
+    return lanes(lanes), generate
+
+
+@intrinsic
+def logistic(typing: Any, values: Any) -> Any:
+    """logistic(values): 1 / (1 + exp(-x)) of each."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        raised = _exponential(builder, builder.fsub(_same(0.0), arguments[0]))
+        return builder.fdiv(_same(1.0), builder.fadd(_same(1.0), raised))
 
     return lanes(lanes), generate

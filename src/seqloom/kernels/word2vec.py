@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+# Compiled with the lanes of 05b3f0a760f3: a change there must be one here, or old code is used
 from seqloom.kernels.lanes import load, logistic, multiply_add, prefetch, spread, store, total
 
 STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

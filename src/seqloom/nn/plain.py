@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from seqloom.kernels.compiling import can_compile
 
 
 def use_plain_paths(module: nn.Module, plain: bool = True) -> None:
@@ -10,3 +13,15 @@ def use_plain_paths(module: nn.Module, plain: bool = True) -> None:
     for part in module.modules():
         if hasattr(part, "plain"):
             part.plain = plain  # type: ignore[assignment]
+
+
+def can_be_compiled(values: Tensor) -> bool:
+    """Whether a compiled loop, which runs in one thread, is the fast way for these values: in training, on one core."""
+    return (
+        values.requires_grad
+        and torch.is_grad_enabled()
+        and values.device.type == "cpu"
+        and values.dtype == torch.float32
+        and torch.get_num_threads() == 1
+        and can_compile()
+    )

@@ -30,7 +30,14 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.evaluation.language import LanguageReport, LastSymbolReport, TextSize
 from seqloom.evaluation.masked import MaskedReport
-from seqloom.losses import Entropy, SampledCrossEntropy, SymbolLoss, plain_cross_entropy, projected_cross_entropy
+from seqloom.losses import (
+    Entropy,
+    SampledCrossEntropy,
+    SymbolLoss,
+    count_symbols,
+    plain_cross_entropy,
+    projected_cross_entropy,
+)
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.models.language import detach
 from seqloom.models.masked_lm import MaskedLanguageModel
@@ -375,10 +382,7 @@ class LanguageWork:
         s, symbols = self.settings, len(self.task.tokenizer)
         if s.candidates is None or s.candidates >= symbols:
             return plain_cross_entropy if s.plain else projected_cross_entropy
-        counts = np.zeros(symbols, np.int64)
-        for start in range(0, len(self.train.tokens), 2**20):
-            counts += np.bincount(self.train.tokens[start : start + 2**20], minlength=symbols)
-        return SampledCrossEntropy(torch.from_numpy(counts), s.candidates, s.plain)
+        return SampledCrossEntropy(count_symbols(self.train.tokens, symbols), s.candidates, s.plain)
 
     def batches(self, position: Position) -> Iterator[tuple[Position, TextBatch]]:
         return self.cut.batches_from(position)

@@ -26,8 +26,10 @@ from seqloom.evaluation.metrics import TEXT_METRICS, corpus_scores
 from seqloom.evaluation.report import Evaluation, evaluate_texts
 from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
 from seqloom.losses import (
+    SampledCrossEntropy,
     SymbolLoss,
     consistent_cross_entropy,
+    count_symbols,
     plain_consistent_cross_entropy,
     plain_cross_entropy,
     projected_cross_entropy,
@@ -37,7 +39,7 @@ from seqloom.tasks.contextual import DESCRIPTION, TOKENIZER, Context, EncodedCon
 from seqloom.tasks.starting import start_embedding
 from seqloom.text.recutting import Recutter
 from seqloom.text.sides import load_sides, natural_text, save_sides
-from seqloom.text.special import BOS, EOS, UNK_ID
+from seqloom.text.special import BOS, EOS, EOS_ID, UNK_ID
 from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
@@ -176,8 +178,13 @@ class Translation:
             embedding = getattr(model, f"{side}_embedding")
             start_embedding(embedding, getattr(self, side), path, side, freeze=pretrained.freeze, told=told)
 
-    def loss(self, model: Any, batch: PairBatch, s: TrainingSettings) -> SymbolLoss:
-        """Cross-entropy of the real target symbols, summed; padding is left out before the output layer."""
+    def loss(
+        self, model: Any, batch: PairBatch, s: TrainingSettings, sampled: SampledCrossEntropy | None = None
+    ) -> SymbolLoss:
+        """Cross-entropy of the real target symbols, summed; padding is left out before the output layer.
+
+        A model in training is asked to choose among few candidates where `sampled` is given, else among all symbols.
+        """
         chance, smoothing = (s.scheduled_sampling, s.label_smoothing) if model.training else (0.0, 0.0)
         twice = model.training and s.consistency > 0
         if twice:
@@ -187,8 +194,12 @@ class Translation:
         rows, gold = features.flatten(0, 1)[real], batch.target_out.flatten()[real]
         weight, bias = model.output.weight, model.output.bias
         if twice:
+            gold = gold[: len(gold) // 2]
+        if sampled is not None and model.training:
+            return sampled(rows, weight, bias, gold, smoothing, s.consistency)
+        if twice:
             agreeing = plain_consistent_cross_entropy if s.plain else consistent_cross_entropy
-            return agreeing(rows, weight, bias, gold[: len(gold) // 2], smoothing, s.consistency)
+            return agreeing(rows, weight, bias, gold, smoothing, s.consistency)
         entropy = plain_cross_entropy if s.plain else projected_cross_entropy
         return entropy(rows, weight, bias, gold, smoothing)
 
@@ -400,6 +411,16 @@ class TranslationWork:
             )
         self.valid_batches = sorted_batches(self.valid.lengths[:].max(1), VALIDATION_TOKENS)
         self.pairs = list(self._some(valid, s.validation_sentences))
+        self.sampled = self._sampled()
+
+    def _sampled(self) -> SampledCrossEntropy | None:
+        """The loss over few candidates, where it is wanted and they are fewer than all."""
+        s, symbols = self.settings, len(self.task.target)
+        if s.candidates is None or s.candidates >= symbols:
+            return None
+        counts = count_symbols(self.train.target.tokens, symbols)
+        counts[EOS_ID] += len(self.train.target)  # said after every sentence, but not stored
+        return SampledCrossEntropy(counts, s.candidates, s.plain)
 
     @staticmethod
     def _some(corpus: CorpusSettings, most: int) -> Iterator[Pair]:
@@ -417,7 +438,7 @@ class TranslationWork:
         return self.sampler.epochs_done(position)
 
     def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
-        return self.task.loss(model, batch, self.settings)
+        return self.task.loss(model, batch, self.settings, self.sampled)
 
     def carried(self) -> dict[str, Tensor]:
         """Nothing: sentences stand for themselves."""

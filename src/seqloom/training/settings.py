@@ -34,6 +34,12 @@ class FittingSettings(Settings):
 
     clip_norm: float | None = Field(1.0, gt=0, description="global norm of the gradient, at most")
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    candidates: int | None = Field(
+        None,
+        ge=1,
+        description="sampled softmax: an update chooses among the batch's own symbols and so many drawn by frequency, "
+        "not among all; quality is always measured over all",
+    )
 
     validate_every: int = Field(500, ge=1, description="steps")
     checkpoint_every: int | None = Field(None, ge=1, description="steps (default: validate_every)")
@@ -101,12 +107,6 @@ class LanguageTrainingSettings(FittingSettings):
     predict: Literal["all", "last"] = Field(
         "all", description="of sentences: every symbol of a line, or only the last one, which is before its end"
     )
-    candidates: int | None = Field(
-        None,
-        ge=1,
-        description="sampled softmax: an update chooses among the batch's own symbols and so many drawn by frequency, "
-        "not among all; quality is always measured over all",
-    )
     metric: Literal["loss", "perplexity", "bits_per_character", "accuracy"] = Field(
         "perplexity", description="decides which weights are kept and when to stop early (accuracy: of predict: last)"
     )
@@ -116,8 +116,6 @@ class LanguageTrainingSettings(FittingSettings):
         last = self.predict == "last"
         if last and self.batching != "sentences":
             raise ValueError(f"predict: last needs batching: sentences; batching: {self.batching} knows no lines")
-        if self.candidates is not None and self.label_smoothing:
-            raise ValueError("label_smoothing is over all symbols; it needs candidates: null")
         if self.metric == "accuracy" and not last:
             raise ValueError("metric: accuracy is measured only with predict: last")
         if self.metric == "bits_per_character" and last:
