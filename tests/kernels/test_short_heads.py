@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import seqloom.kernels
-from seqloom.nn.activations import gelu
+from seqloom.nn.bending import bent_at_once
 from seqloom.nn.heads import LONGEST, heads_fit, look_at_once
 from seqloom.nn.multihead import KeysValues, attend_heads
+from seqloom.nn.plain import use_plain_paths
 from seqloom.nn.positions import rotated, turned
+from seqloom.nn.transformer import FEED_FORWARDS, FeedForward
 
 numba = pytest.importorskip("numba")
 
@@ -135,17 +137,43 @@ def test_what_it_does_not_serve(why: str) -> None:
 @settings(max_examples=40, deadline=None)
 @given(rows=st.integers(1, 5), size=st.sampled_from([8, 16, 24, 120]), spread=st.sampled_from([1e-3, 1.0, 5.0, 50.0]))
 def test_gelu_and_its_slope(rows: int, size: int, spread: float) -> None:
+    from seqloom.kernels.gelu import bend
+
     torch.manual_seed(rows * size)
-    values = (torch.randn(rows, 2 * size) * spread)[:, :size].requires_grad_()
-    exact = values.detach().double().requires_grad_()
-    found, expected = gelu(values), F.gelu(exact)
-    assert "Gelu" in type(found.grad_fn).__name__  # the compiled one, not torch's GeluBackward0
-    assert "Backward0" not in type(found.grad_fn).__name__
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6 * max(1.0, spread))
-    pull = torch.randn(rows, size)
-    ours = torch.autograd.grad(found, values, pull)[0]
-    theirs = torch.autograd.grad(expected, exact, pull.double())[0]
-    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=2e-6 * max(1.0, spread))
+    values, bias = torch.randn(rows, size) * spread, torch.randn(size)
+    exact = (values.double() + bias).requires_grad_()
+    expected = F.gelu(exact)
+    slopes = torch.autograd.grad(expected.sum(), exact)[0]
+    out = torch.empty_like(values)
+    bend(values.view(-1).numpy(), bias.numpy(), out.view(-1).numpy(), values.view(-1).numpy())
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-6 * max(1.0, spread))
+    torch.testing.assert_close(values.double(), slopes, rtol=1e-4, atol=2e-6 * max(1.0, spread))
+
+
+@pytest.mark.parametrize("kind", sorted(FEED_FORWARDS))
+@pytest.mark.parametrize("shape", [(3,), (2, 5), (0, 4)])
+def test_a_feed_forward_layer_at_once_is_its_plain_twin(kind: str, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    layer = FeedForward(size=6, hidden_size=16, kind=kind)
+    for bias in (layer.inner.bias, layer.outer.bias):
+        torch.nn.init.normal_(bias)
+    inputs = torch.randn(*shape, 6, requires_grad=True)
+    assert (bent_at_once(inputs, layer.inner, layer.outer, kind) is None) == layer.gated
+    found = []
+    for plain in (False, True):
+        use_plain_paths(layer, plain)
+        output = layer(inputs)
+        found.append((output, *torch.autograd.grad(output.square().sum(), [inputs, *layer.parameters()])))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_feed_forward_layer_that_drops_units_does_it_step_by_step() -> None:
+    torch.manual_seed(4)
+    layer = FeedForward(size=6, hidden_size=16, kind="gelu", dropout=0.5).train()
+    inputs = torch.randn(4, 6, requires_grad=True)
+    assert not torch.equal(layer(inputs), layer(inputs))
+    layer.eval()
+    assert torch.equal(layer(inputs), layer(inputs))
 
 
 @settings(max_examples=60, deadline=None)

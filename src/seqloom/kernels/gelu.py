@@ -34,16 +34,22 @@ compiled = njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, er
 
 
 @compiled
-def bend(values, out, slopes):  # type: ignore[no-untyped-def]
-    """out = values * Φ(values); slopes = Φ(values) + values * φ(values); all flat, of one size that lanes divide."""
+def bend(values, bias, out, slopes):  # type: ignore[no-untyped-def]
+    """out = x * Φ(x) and slopes = Φ(x) + x * φ(x) of x = values + bias.
+
+    `values`, `out` and `slopes` are rows of bias.shape[0] numbers, which lanes divide, without anything between rows;
+    `slopes` may be `values`.
+    """
     none, one, minus, half = (
         spread(np.float32(0.0)),
         spread(np.float32(1.0)),
         spread(np.float32(-1.0)),
         spread(np.float32(-0.5)),
     )
+    column, columns = 0, bias.shape[0]
     for place in range(0, values.shape[0], LANES):
-        x = load(values, place)
+        x = multiply_add(load(bias, column), one, load(values, place))
+        column = column + LANES if column + LANES < columns else 0
         t = divide(one, multiply_add(spread(P), absolute(x), one))
         power = exponential(multiply_add(multiply_add(x, x, none), half, none))
         tail = multiply_add(spread(A5), t, spread(A4))

@@ -66,7 +66,8 @@ class _Dropping(nn.Module):
         super().__init__()
         self.rate, self.plain = rate, False
 
-    def _drops(self) -> bool:
+    def drops(self) -> bool:
+        """Whether anything is dropped now."""
         return self.training and self.rate > 0
 
     def _is_torchs(self, values: Tensor) -> bool:
@@ -90,7 +91,7 @@ class Dropout(_Dropping):
     """Drop units at random while training (Srivastava et al. 2014); the identity otherwise."""
 
     def forward(self, values: Tensor) -> Tensor:
-        if not self._drops():
+        if not self.drops():
             return values
         if self._is_torchs(values):
             return F.dropout(values, self.rate)
@@ -102,7 +103,7 @@ class SharedDropout(_Dropping):
 
     def forward(self, values: Tensor) -> Tensor:
         """(rows, …, size) -> same."""
-        if not self._drops():
+        if not self.drops():
             return values
         between = [1] * (values.ndim - 2)
         return values * self._draw((values.shape[0], *between, values.shape[-1]), values)
@@ -113,7 +114,7 @@ class SymbolDropout(_Dropping):
 
     def forward(self, embedded: Tensor, symbols: Tensor, num_symbols: int) -> Tensor:
         """(…, size) vectors of the (…) symbols, of which there are `num_symbols` -> same."""
-        if not self._drops():
+        if not self.drops():
             return embedded
         return embedded * F.embedding(symbols, self._draw((num_symbols, 1), embedded))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqloom.nn.activations import gelu
+from seqloom.nn.bending import bent_at_once
 from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.multihead import CrossAttention, KeysValues, SelfAttention, WatchHeads
@@ -31,7 +31,7 @@ class FeedForward(nn.Module):
     def __init__(self, *, size: int, hidden_size: int, kind: str, dropout: float = 0.0) -> None:
         super().__init__()
         self.activation, self.gated = FEED_FORWARDS[kind]
-        self.plain = False
+        self.kind, self.plain = kind, False
         self.inner = nn.Linear(size, hidden_size * (2 if self.gated else 1))
         self.outer = nn.Linear(hidden_size, size)
         self.dropout = Dropout(dropout)
@@ -41,13 +41,16 @@ class FeedForward(nn.Module):
         nn.init.zeros_(self.outer.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if not self.plain and not self.dropout.drops():
+            found = bent_at_once(inputs, self.inner, self.outer, self.kind)
+            if found is not None:
+                return found
         inner = self.inner(inputs)
-        bend = gelu if self.activation is F.gelu and not self.plain else self.activation
         if self.gated:  # Shazeer 2020: f(W x) * (V x)
             gate, value = inner.chunk(2, -1)
-            inner = bend(gate) * value
+            inner = self.activation(gate) * value
         else:
-            inner = bend(inner)
+            inner = self.activation(inner)
         return self.outer(self.dropout(inner))
 
 
