@@ -21,6 +21,7 @@ from seqloom.errors import RunError, UserError
 from seqloom.experiment import train
 from seqloom.gathering import _decided, _planned_seconds
 from seqloom.tasks.translate import TranslationWork
+from seqloom.training import team
 from seqloom.training.checkpoints import load_tensors
 from seqloom.training.journal import read_journal
 from seqloom.training.settings import TrainingSettings
@@ -67,6 +68,26 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
             torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-4, msg=key)
         losses = [[e["loss"] for e in read_journal(run / "journal.jsonl") if "loss" in e] for run in (one, two)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_shared_memory_and_sockets_give_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two numbers the order does not matter; the file that is shared is gone while they train."""
+    opened, shelf = [], team.Shelf
+
+    def open_shelf(path: Path, size: int, count: int) -> team.Shelf:
+        opened.append(path)
+        return shelf(path, size, count)
+
+    monkeypatch.setattr(team, "Shelf", open_shelf)
+    monkeypatch.setattr(open_shelf, "num_bytes", shelf.num_bytes, raising=False)
+    train(tiny_recipe(processes=2), tmp_path / "memory")
+    assert len(opened) == (team.shared_folder() is not None)
+    assert not any(path.exists() for path in opened)
+    monkeypatch.setattr(team, "shared_folder", lambda: None)
+    train(tiny_recipe(processes=2), tmp_path / "sockets")
+    assert len(opened) <= 1
+    assert same(tmp_path / "memory", tmp_path / "sockets")
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from seqloom.errors import RunError
+from seqloom.training.shelf import Shelf, reserve, shared_folder
 
 PATIENCE = timedelta(hours=12)  # a leader may validate for long; that it has died is noticed otherwise
 FIRST_CONTACT = 300.0  # seconds in which every follower must have prepared its data
@@ -52,11 +53,12 @@ class Team:
 
 
 class JoinedTeam(Team):
-    """A team that speaks through torch.distributed (gloo)."""
+    """A team that speaks through torch.distributed (gloo); on one machine, gradients go through shared memory."""
 
     def __init__(self, rank: int, size: int, meeting: Path | None = None) -> None:
         """Meet at a file, or where MASTER_ADDR and MASTER_PORT say; returns when all are there."""
-        self.rank, self.size = rank, size
+        self.rank, self.size, self.meeting = rank, size, meeting
+        self.shelf: Shelf | None = None
         store = None if meeting is None else dist.FileStore(str(meeting), size)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
 
@@ -82,11 +84,35 @@ class JoinedTeam(Team):
 
     def add_up(self, weights: Sequence[Tensor], total: float) -> float:
         parts = [(w.new_zeros(w.numel()) if w.grad is None else w.grad.flatten()) for w in weights]
-        flat = torch.cat([*parts, torch.tensor([total], dtype=parts[0].dtype)])
-        dist.all_reduce(flat)
-        for weight, gradient in zip(weights, flat[:-1].split([w.numel() for w in weights]), strict=True):
+        sizes, summed = [len(part) for part in parts], torch.tensor([total], dtype=torch.float64)
+        if self.meeting is not None:
+            self.shelf = self._shared(self.meeting, sum(sizes), parts[0].dtype)
+            self.meeting = None  # tried once
+        if self.shelf is not None:
+            self.shelf.lay_down(parts, self.rank)
+            dist.all_reduce(summed)  # whoever has the sum knows that all have laid down
+            flat = self.shelf.take_up()
+        else:
+            flat = torch.cat(parts)
+            dist.all_reduce(flat)
+            dist.all_reduce(summed)
+        for weight, gradient in zip(weights, flat.split(sizes), strict=True):
             weight.grad = gradient.view_as(weight)
-        return float(flat[-1])
+        return float(summed)
+
+    def _shared(self, meeting: Path, count: int, dtype: torch.dtype) -> Shelf | None:
+        """Memory for so many gradients of each, if the leader can get it; its file is gone once all have opened it."""
+        path, found = meeting.with_suffix(".shelf"), torch.zeros(1)
+        if self.rank == 0 and dtype == torch.float32 and shared_folder() in meeting.parents:
+            found[0] = reserve(path, Shelf.num_bytes(self.size, count))
+        dist.broadcast(found, 0)
+        if not found:
+            return None
+        shelf = Shelf(path, self.size, count)
+        self.wait()
+        if self.rank == 0:
+            path.unlink()
+        return shelf
 
     def collect(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
         counts = torch.tensor([len(tensor) for _, tensor in sorted(own.items())])
@@ -104,7 +130,7 @@ class LedTeam(JoinedTeam):
 
     def __init__(self, size: int, command: Sequence[str], threads: int = 1) -> None:
         """`command` starts a follower, given three more words: its rank, the size, and the file to meet at."""
-        self.folder = tempfile.TemporaryDirectory(prefix="seqloom-team-")
+        self.folder = tempfile.TemporaryDirectory(prefix="seqloom-team-", dir=shared_folder())
         meeting = Path(self.folder.name, "meeting")
         self.logs = [Path(self.folder.name, f"follower-{rank}.log") for rank in range(1, size)]
         self.followers: list[subprocess.Popen[bytes]] = []
