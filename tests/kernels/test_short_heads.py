@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,7 @@ from seqloom.nn.transformer import FEED_FORWARDS, FeedForward
 numba = pytest.importorskip("numba")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The kernels are used where torch has one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def vectors(layout: str, batch: int, heads: int, time: int, size: int) -> tuple[Tensor, Tensor]:

@@ -94,15 +94,15 @@ def multiply_strip(left, at, row, column, right, width, first, last, out, out_at
 
 
 @compiled
-def take(source, at, stride, length, size, width, factor, block):  # type: ignore[no-untyped-def]
-    """block[t, d] = factor * source[at + t * stride + d]; what fills it up is left as it is."""
+def carry(source, at, stride, length, size, factor, target, to, to_stride):  # type: ignore[no-untyped-def]
+    """target[to + t * to_stride + d] = factor * source[at + t * stride + d]; what fills a block up is left as it is."""
     whole, factors, none = size - size % LANES, spread(factor), spread(np.float32(0.0))
     for time in range(length):
-        here, there = at + time * stride, time * width
+        here, there = at + time * stride, to + time * to_stride
         for index in range(0, whole, LANES):
-            store(block, there + index, multiply_add(factors, load(source, here + index), none))
+            store(target, there + index, multiply_add(factors, load(source, here + index), none))
         for index in range(whole, size):
-            block[there + index] = factor * source[here + index]
+            target[there + index] = factor * source[here + index]
 
 
 @compiled
@@ -112,18 +112,6 @@ def take_turned(source, at, stride, length, size, width, block):  # type: ignore
         here = at + time * stride
         for index in range(size):
             block[index * width + time] = source[here + index]
-
-
-@compiled
-def give(block, length, size, width, factor, target, at, stride):  # type: ignore[no-untyped-def]
-    """target[at + t * stride + d] = factor * block[t, d]."""
-    whole, factors, none = size - size % LANES, spread(factor), spread(np.float32(0.0))
-    for time in range(length):
-        here, there = at + time * stride, time * width
-        for index in range(0, whole, LANES):
-            store(target, here + index, multiply_add(factors, load(block, there + index), none))
-        for index in range(whole, size):
-            target[here + index] = factor * block[there + index]
 
 
 @compiled
@@ -174,13 +162,12 @@ def look(sizes, query, of_query, keys, of_keys, values, of_values, visible, caus
     for number in range(batch):
         shown = visible[number if visible.shape[0] > 1 else 0]
         for head in range(heads):
-            take(
-                query, number * of_query[0] + head * of_query[1], of_query[2], num_queries, size, deep, scale, own_query
-            )
-            take_turned(keys, number * of_keys[0] + head * of_keys[1], of_keys[2], num_keys, size, wide, own_keys)
-            take(
-                values, number * of_values[0] + head * of_values[1], of_values[2], num_keys, size, deep, one, own_values
-            )
+            place = number * of_query[0] + head * of_query[1]
+            carry(query, place, of_query[2], num_queries, size, scale, own_query, 0, deep)
+            place = number * of_keys[0] + head * of_keys[1]
+            take_turned(keys, place, of_keys[2], num_keys, size, wide, own_keys)
+            place = number * of_values[0] + head * of_values[1]
+            carry(values, place, of_values[2], num_keys, size, one, own_values, 0, deep)
             base = (number * heads + head) * tall * wide
             for start in range(0, num_queries, STRIP):
                 columns = min(wide, filled(start + STRIP)) if causal else wide
@@ -191,7 +178,7 @@ def look(sizes, query, of_query, keys, of_keys, values, of_values, visible, caus
                     weigh(weights, at + row * wide, columns, shown, min(start + row, num_keys) if causal else num_keys)
                 multiply_strip(weights, at, wide, 1, own_values, deep, 0, depth, own_context, start * deep, deep)
             out = (number * num_queries * heads + head) * size
-            give(own_context, num_queries, size, deep, one, context, out, heads * size)
+            carry(own_context, 0, deep, num_queries, size, one, context, out, heads * size)
 
 
 @compiled
@@ -217,14 +204,14 @@ def look_back(  # type: ignore[no-untyped-def]
     pull_query, pull_keys, pull_values = pulls
     for number in range(batch):
         for head in range(heads):
-            take(
-                query, number * of_query[0] + head * of_query[1], of_query[2], num_queries, size, deep, scale, own_query
-            )
-            take(keys, number * of_keys[0] + head * of_keys[1], of_keys[2], num_keys, size, deep, one, own_keys)
+            place = number * of_query[0] + head * of_query[1]
+            carry(query, place, of_query[2], num_queries, size, scale, own_query, 0, deep)
+            place = number * of_keys[0] + head * of_keys[1]
+            carry(keys, place, of_keys[2], num_keys, size, one, own_keys, 0, deep)
             place = number * of_values[0] + head * of_values[1]
             take_turned(values, place, of_values[2], num_keys, size, wide, own_values)
             place = number * by_context[0] + head * by_context[1]
-            take(of_context, place, by_context[2], num_queries, size, deep, one, own_pull)
+            carry(of_context, place, by_context[2], num_queries, size, one, own_pull, 0, deep)
             base = (number * heads + head) * tall * wide
             for start in range(0, num_queries, STRIP):
                 columns = min(wide, filled(start + STRIP)) if causal else wide
@@ -240,26 +227,18 @@ def look_back(  # type: ignore[no-untyped-def]
                         apart = multiply_add(mean, spread(one), load(of_scores, lane))
                         store(of_scores, lane, multiply_add(load(weights, base + lane), apart, none))
                 multiply_strip(of_scores, at, wide, 1, own_keys, deep, 0, depth, found, start * deep, deep)
-            give(
-                found,
-                num_queries,
-                size,
-                deep,
-                scale,
-                pull_query,
-                (number * num_queries * heads + head) * size,
-                heads * size,
-            )
+            out = (number * num_queries * heads + head) * size
+            carry(found, 0, deep, num_queries, size, scale, pull_query, out, heads * size)
             out = (number * num_keys * heads + head) * size
             for start in range(0, num_keys, STRIP):
                 first = start if causal else 0
                 multiply_strip(
                     of_scores, start, 1, wide, own_query, deep, first, num_queries, found, start * deep, deep
                 )
-            give(found, num_keys, size, deep, one, pull_keys, out, heads * size)
+            carry(found, 0, deep, num_keys, size, one, pull_keys, out, heads * size)
             for start in range(0, num_keys, STRIP):
                 first = start if causal else 0
                 multiply_strip(
                     weights, base + start, 1, wide, own_pull, deep, first, num_queries, found, start * deep, deep
                 )
-            give(found, num_keys, size, deep, one, pull_values, out, heads * size)
+            carry(found, 0, deep, num_keys, size, one, pull_values, out, heads * size)
