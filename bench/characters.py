@@ -259,7 +259,9 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     body = characters_table(found)
     print(body)
     if options.write:
-        write_section("bench.characters", section("Character Transformer beside nanoGPT", describe_machine(), body))
+        command = [{options.nanogpt: "FOLDER"}.get(word, word) for word in sys.orig_argv[1:]]  # it is nobody else's
+        written = section("Character Transformer beside nanoGPT", describe_machine(), body, command)
+        write_section("bench.characters", written)
     result = {"bench": "characters", "machine": describe_machine(), **found}
     print(json.dumps(result))
     return result
