@@ -32,7 +32,7 @@ from bench.machine import describe_machine
 from bench.peers import Peer
 from bench.peers.nanogpt import DATA, OUT
 from bench.report import number, ratios, section, table, write_section
-from bench.train import run_trainer, say, user_errors
+from bench.sides import run_side, say, user_errors
 from bench.venvs import NotInstalled
 
 RECIPE = "shakespeare-char"
@@ -142,7 +142,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 arguments=nanogpt_arguments(recipe, options.evaluations),
             )
             try:
-                one = run_trainer(Path(sys.executable), peer, job, folder)
+                one = run_side(Path(sys.executable), peer, job, folder)
             except NotInstalled as error:
                 raise SystemExit(f"{peer.title} {error}") from None
             rounds[name].append(one)

@@ -26,8 +26,8 @@ from bench.machine import describe_machine, num_cores
 from bench.peers import PEERS
 from bench.peers.generation import DecodingJob
 from bench.report import number, section, table, write_section
-from bench.train import ROOT, say, user_errors
-from bench.venvs import NotInstalled, environment_of
+from bench.sides import say, user_errors
+from bench.venvs import ROOT, NotInstalled, environment_of
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
 COMPARED = 200  # greedy answers of a converted model that are held against ours

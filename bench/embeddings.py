@@ -14,22 +14,19 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench.machine import describe_machine
 from bench.peers import Peer
 from bench.report import number, ratios, section, table, write_section
+from bench.sides import run_side, say, user_errors
 from bench.vectors_job import VectorJob
-from bench.venvs import NotInstalled, environment_of
+from bench.venvs import ROOT, NotInstalled, environment_of
 
-ROOT = Path(__file__).resolve().parents[1]
 OURS = Peer("seqloom", "bench.peers.seqloom_vectors", models=("skipgram", "cbow", "skipgram-hs", "fasttext", "glove"))
 GENSIM = Peer(
     "gensim 4.4.0",
@@ -77,23 +74,6 @@ def tokenised(path: Path) -> Iterator[list[str]]:
     from seqloom.text.counts import words_of
 
     yield from map(words_of, read_lines(PlainTextSettings(text=str(path))))
-
-
-def run_side(python: Path, peer: Peer, job: VectorJob, folder: Path) -> dict[str, Any]:
-    """One training in a process of its own; where it fails, the last line it said is the reason."""
-    for path in (job.result, job.vectors):
-        Path(path).unlink(missing_ok=True)
-    job_file, log = folder / "job.json", folder / "log.txt"
-    job_file.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    paths = [str(ROOT)] if peer.steps is not None else [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": str(job.threads)}
-    with log.open("wb") as said:
-        command = [str(python), "-m", peer.module, str(job_file)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
-    if done.returncode or not Path(job.result).is_file():
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        raise NotInstalled(f"failed: {lines[-1] if lines else f'exit code {done.returncode}'}")
-    return dict(json.loads(Path(job.result).read_text(encoding="utf-8")))
 
 
 def scores_of(path: Path) -> tuple[dict[str, float | None], dict[str, float]]:
@@ -159,10 +139,11 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     seed=seed,
                     buckets=options.buckets,
                 )
+                Path(job.vectors).unlink(missing_ok=True)
                 try:
                     if seed == 1 and name == "seqloom":  # what is compiled once a machine is not timed
-                        run_side(python, peer, replace(job, text=str(small), epochs=1), folder)
-                    figures = run_side(python, peer, job, folder)
+                        run_side(python, peer, replace(job, text=str(small), epochs=1), folder, job.threads)
+                    figures = run_side(python, peer, job, folder, job.threads)
                 except NotInstalled as error:
                     if name == "seqloom":
                         raise SystemExit(f"seqloom itself {error}") from None
@@ -276,21 +257,6 @@ def score_text(score: Mapping[str, Any] | None) -> str:
         return "–"
     spread = "" if score["deviation"] is None else f" ± {100 * score['deviation']:.1f}"
     return f"{100 * score['mean']:.1f}{spread}".replace("-", "−")
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """What the user can put right is one sentence, not a traceback."""
-    from seqloom.errors import UserError
-
-    try:
-        yield
-    except UserError as error:
-        raise SystemExit(str(error)) from None
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:

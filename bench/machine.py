@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.flops import Product
+from bench.venvs import ROOT
 
 ROWS_AT_A_TIME = 256
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def all_cores() -> int:

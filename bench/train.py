@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +24,10 @@ from bench.machine import describe_machine, measured_rate
 from bench.peers import PEERS, Peer
 from bench.peers.common import Job
 from bench.report import number, percent, ratios, section, table, write_section
+from bench.sides import run_side, say, user_errors
 from bench.spec import RNNSpec, TransformerSpec, spec_values
 from bench.venvs import NotInstalled, environment_of
 
-ROOT = Path(__file__).resolve().parents[1]
 BASE = "multi30k-en-de-transformer-tiny"
 RNN_MODEL = {
     "kind": "recurrent_translator",
@@ -87,22 +83,6 @@ def rates_of(recipe: Any, steps: int) -> list[float]:
     return [scheduled_rate(step, recipe.training) for step in range(1, steps + 1)]
 
 
-def run_trainer(python: Path, peer: Peer, job: Job, folder: Path) -> dict[str, Any]:
-    """One measurement in a process of its own; where it fails, the last line it said is the reason."""
-    Path(job.result).unlink(missing_ok=True)
-    job_file, log = folder / "job.json", folder / "log.txt"
-    job_file.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    paths = [str(ROOT)] if peer.steps is not None else [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    with log.open("wb") as said:
-        command = [str(python), "-m", peer.module, str(job_file)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
-    if done.returncode or not Path(job.result).is_file():
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        raise NotInstalled(f"failed: {lines[-1] if lines else f'exit code {done.returncode}'}")
-    return dict(json.loads(Path(job.result).read_text(encoding="utf-8")))
-
-
 def contestants(names: Sequence[str], model: str) -> tuple[dict[str, tuple[Path, Peer]], dict[str, str]]:
     """Who runs, with which Python, seqloom first; and who does not, and why."""
     running, missing = {"seqloom": (Path(sys.executable), OURS)}, {}
@@ -137,7 +117,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for name, (python, peer) in list(running.items()):
             job = job_of(options, recipe, recipe_file, spec, data, folder, peer, options.profile if turn == 0 else 0)
             try:
-                rounds[name].append(run_trainer(python, peer, job, folder))
+                rounds[name].append(run_side(python, peer, job, folder))
             except NotInstalled as error:
                 missing[name] = str(error)
                 del running[name], rounds[name]
@@ -245,24 +225,9 @@ def quality(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     losses = {}
     for name, (python, peer) in running.items():
         job = job_of(options, recipe, recipe_file, spec, data, folder, peer, 0, validate=True)
-        losses[name] = run_trainer(python, peer, job, folder)["validation_loss"]
+        losses[name] = run_side(python, peer, job, folder)["validation_loss"]
         say(f"{name}: validation loss {losses[name]:.4f} after {updates:,} updates")
     return {"model": options.model, "updates": updates, "validation_loss": losses, "missing": missing}
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """What the user can put right is one sentence, not a traceback."""
-    from seqloom.errors import UserError
-
-    try:
-        yield
-    except UserError as error:
-        raise SystemExit(str(error)) from None
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def train_table(found: dict[str, Any]) -> str:

@@ -29,8 +29,8 @@ from bench.characters import (
 )
 from bench.characters_job import CharactersJob
 from bench.peers.nanogpt import DATA, OUT, estimate_of, loss_once, parameters_of, seconds_of
-from bench.train import ROOT, run_trainer
-from bench.venvs import NotInstalled
+from bench.sides import run_side
+from bench.venvs import ROOT, NotInstalled
 
 from seqloom.errors import UserError
 from seqloom.recipe import find_recipe, load_recipe
@@ -186,7 +186,7 @@ def job_in(place: Path, **more: Any) -> Any:
 def test_nanogpts_last_words_are_the_reason(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('Unknown config key: beta3')")
     with pytest.raises(NotInstalled, match="failed: ValueError: Unknown config key: beta3"):
-        run_trainer(Path(sys.executable), NANOGPT, job_in(tmp_path, folder=str(tmp_path)), tmp_path)
+        run_side(Path(sys.executable), NANOGPT, job_in(tmp_path, folder=str(tmp_path)), tmp_path)
 
 
 def test_seqlooms_side_measures_a_whole_training(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from bench.embeddings import (
     differences,
     embeddings_table,
     mean_and_spread,
-    run_side,
     score_text,
     summary,
     write_text,
 )
 from bench.peers import Peer
+from bench.sides import run_side
 from bench.vectors_job import VectorJob
 from bench.venvs import NotInstalled
 

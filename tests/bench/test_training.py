@@ -88,7 +88,7 @@ def test_the_torch_peer_learns(model: str, options: dict[str, str], tmp_path: Pa
 
     import numpy as np
     from bench.peers.common import Job
-    from bench.train import ROOT
+    from bench.venvs import ROOT
 
     small = {
         "transformer": {"encoder_layers": 1, "decoder_layers": 1, "size": 16, "heads": 2, "feed_forward": 16},
