@@ -1,4 +1,4 @@
-"""Attention of short texts in one compiled pass: `attention.attend` of all heads, without torch's costs of a call."""
+"""Attention of short texts in one compiled pass: `attention.attend` of all heads, and the gradients of it."""
 
 from __future__ import annotations
 
