@@ -1,8 +1,8 @@
 """Attention of many short heads, compiled: scores, softmax and context of a head while it is in the cache, and back.
 
-torch's attention is made for long texts; a batch of sentences is many small heads. Here a head's vectors are copied into
-small blocks whose sides are filled up to whole lanes, and everything about them is a product of such blocks, four rows at
-a time. The weights are kept for the way back. `seqloom.nn.attention.attend` is the twin.
+torch's attention is made for long texts; a batch of sentences is many small heads. Here a head's vectors are copied
+into small blocks whose sides are filled up to whole lanes, and everything about them is a product of such blocks, four
+rows at a time. The weights are kept for the way back. `seqloom.nn.attention.attend` is the twin.
 
 A tensor is given as the flat memory it lies in and three strides (of batch, head and time); its last axis is dense.
 This module needs Numba when it is imported, so whoever uses it imports it when something is compiled.
