@@ -63,13 +63,21 @@ def _whole_rows(logits: Tensor) -> Any:
     return logits.as_strided((logits.shape[0], logits.stride(0)), (logits.stride(0), 1)).numpy()
 
 
-def powers_in_place(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(logits - largest) where the logits were, the largest of each row (rows, 1), the sum of each row (rows, 1)."""
-    one_thread = logits.device.type == "cpu" and torch.get_num_threads() == 1
-    if one_thread and logits.dtype == torch.float32 and can_compile():
+def powers_are_compiled(values: Tensor) -> bool:
+    """Whether `powers_in_place` is one pass over rows of this kind, which may then add the bias, too."""
+    one_thread = values.device.type == "cpu" and torch.get_num_threads() == 1
+    return one_thread and values.dtype == torch.float32 and can_compile()
+
+
+def powers_in_place(logits: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(logits + bias - largest) where the logits were; the largest and the sum of each row, (rows, 1) each."""
+    if powers_are_compiled(logits):
         largest, sums = logits.new_empty(2, logits.shape[0], 1)
-        powers(_whole_rows(logits), logits.shape[1], largest[:, 0].numpy(), sums[:, 0].numpy())
+        offsets = (logits.new_zeros(logits.shape[1]) if bias is None else bias.contiguous()).numpy()
+        powers(_whole_rows(logits), offsets, largest[:, 0].numpy(), sums[:, 0].numpy())
         return logits, largest, sums
+    if bias is not None:
+        logits += bias
     largest = logits.amax(-1, keepdim=True)
     raised = logits.sub_(largest).exp_()
     return raised, largest, raised.sum(-1, keepdim=True)
@@ -93,13 +101,16 @@ def plain_consistent_cross_entropy(
     return SymbolLoss((loss + consistency / 2 * apart) / 2, nll / 2)
 
 
-def agreement_in_place(first: Tensor, second: Tensor, strength: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits of two passes become their part of the gradient, gold symbols left out (`kernels/agreement.py`).
+def agreement_in_place(
+    first: Tensor, second: Tensor, strength: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of two passes, to both of which `bias` is added, become their part of the gradient, gold symbols left out.
 
     -> log-sums of both (rows, 1) each, the disagreement of each row (rows,)
     """
     difference = torch.sub(first, second, out=first.new_empty(first.shape[0], first.stride(0))[:, : first.shape[1]])
-    (raised, largest, sums), (other, other_largest, other_sums) = powers_in_place(first), powers_in_place(second)
+    raised, largest, sums = powers_in_place(first, bias)
+    other, other_largest, other_sums = powers_in_place(second, bias)
     log_sums, other_log_sums = largest + sums.log(), other_largest + other_sums.log()
     shift = log_sums - other_log_sums
     if first.device.type == "cpu" and first.dtype == torch.float32 and can_compile():
@@ -144,15 +155,22 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias) if want_gradient and bias is not None else None
         nll, gold_sum, apart = features.new_zeros(3).unbind()
         pairs = max(1, ROWS_AT_A_TIME // 2)
+        # A product with a bias writes it into every row first. A compiled pass over the logits adds it on its way.
+        early, late = (None, bias) if powers_are_compiled(features) else (bias, None)
+
+        def gold_of(logits: Tensor, gold: Tensor) -> Tensor:
+            found = logits.gather(1, gold)
+            return found if late is None else found + late[gold]
+
         for start in range(0, half if consistency else 0, pairs):
             end = min(half, start + pairs)
             twins = (slice(start, end), slice(half + start, half + end))
-            first, second = (project(features[rows], weight, bias) for rows in twins)
+            first, second = (project(features[rows], weight, early) for rows in twins)
             if of_gold is not None:
                 for rows, part in zip(twins, (first, second), strict=True):
                     part.scatter_add_(1, targets[rows, None], of_gold[rows, None])
-            gold_logits = first.gather(1, targets[twins[0], None]) + second.gather(1, targets[twins[1], None])
-            one, other, found = agreement_in_place(first, second, consistency / 2)
+            gold_logits = gold_of(first, targets[twins[0], None]) + gold_of(second, targets[twins[1], None])
+            one, other, found = agreement_in_place(first, second, consistency / 2, late)
             nll += (one + other - gold_logits).sum()
             gold_sum += gold_logits.sum()
             apart += found.sum()
@@ -165,11 +183,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         for start in range(0, 0 if consistency else features.shape[0], ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
             chunk, gold = features[rows], targets[rows, None]
-            logits = project(chunk, weight, bias)  # (rows, symbols)
+            logits = project(chunk, weight, early)  # (rows, symbols)
             if of_gold is not None:
                 logits.scatter_add_(1, gold, of_gold[rows, None])
-            gold_logits = logits.gather(1, gold)
-            raised, largest, sums = powers_in_place(logits)
+            gold_logits = gold_of(logits, gold)
+            raised, largest, sums = powers_in_place(logits, late)
             log_sum = largest + sums.log()  # (rows, 1)
             nll += (log_sum - gold_logits).sum()
             gold_sum += gold_logits.sum()

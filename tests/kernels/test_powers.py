@@ -18,16 +18,21 @@ pytestmark = pytest.mark.usefixtures("one_thread")
     symbols=st.sampled_from([1, 2, 7, 1023, 1024, 1025, 3000]),
     spread=st.sampled_from([0.0, 0.1, 3.0, 30.0]),
     offset=st.sampled_from([0.0, -500.0, 1e4]),
+    biased=st.booleans(),
 )
-def test_against_double_precision(rows: int, symbols: int, spread: float, offset: float) -> None:
+def test_against_double_precision(rows: int, symbols: int, spread: float, offset: float, biased: bool) -> None:
     torch.manual_seed(rows * 10_007 + symbols)
-    logits = torch.randn(rows, symbols) * spread + offset
-    exact = logits.double()
+    logits, bias = torch.randn(rows, symbols) * spread + offset, torch.randn(symbols) if biased else None
+    exact = logits.double() if bias is None else logits.double() + bias.double()
+    rounded = 0.0 if bias is None else 2e-7 * abs(offset)  # a sum of large numbers is, and its power with it
     expected = (exact - exact.amax(-1, keepdim=True)).exp() if rows else exact
-    raised, largest, sums = powers_in_place(logits.clone())
-    assert torch.equal(largest, logits.amax(-1, keepdim=True) if rows else largest)
-    torch.testing.assert_close(raised.double(), expected, rtol=1e-5, atol=1e-12)
-    torch.testing.assert_close(sums.double(), expected.sum(-1, keepdim=True), rtol=5e-6, atol=0.0)
+    raised, largest, sums = powers_in_place(logits.clone(), bias)
+    if rows:
+        torch.testing.assert_close(
+            largest.double(), exact.amax(-1, keepdim=True), rtol=2e-7 * biased, atol=1e-7 * biased
+        )
+    torch.testing.assert_close(raised.double(), expected, rtol=1e-5 + rounded, atol=1e-12)
+    torch.testing.assert_close(sums.double(), expected.sum(-1, keepdim=True), rtol=5e-6 + rounded, atol=0.0)
 
 
 def test_a_logit_that_is_minus_infinity_counts_for_nothing() -> None:

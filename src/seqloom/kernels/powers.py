@@ -13,10 +13,10 @@ C5, C4, C3, C2, C1, C0 = 1.8775767e-3, 8.9893397e-3, 5.5826318e-2, 2.4015361e-1,
 
 
 @kernel
-def powers(logits: np.ndarray, symbols: int, largest: np.ndarray, sums: np.ndarray) -> None:
-    """logits (rows, symbols) become exp(logits - largest of the row); `largest` and `sums` (rows,) are filled in.
+def powers(logits: np.ndarray, bias: np.ndarray, largest: np.ndarray, sums: np.ndarray) -> None:
+    """logits (rows, symbols) become exp(logits + bias - largest of that); `largest` and `sums` (rows,) are filled in.
 
-    Of each row only the first `symbols` count; what follows them fills the memory up.
+    Of each row only as many count as `bias` has; what follows them fills the memory up.
 
     exp(x) = 2^m 2^f with m whole: 2^m is m put into the exponent of a float, 2^f a polynomial.
     """
@@ -24,16 +24,17 @@ def powers(logits: np.ndarray, symbols: int, largest: np.ndarray, sums: np.ndarr
     scales = exponents.view(np.float32)
     log2_e = np.float32(LOG2_E)
     for number in range(logits.shape[0]):
-        row = logits[number][:symbols]
+        row = logits[number][: bias.shape[0]]
         most = np.float32(-3.4e38)
         for index in range(row.shape[0]):
-            value = row[index]
+            value = row[index] + bias[index]
             most = value if value > most else most
         total = np.float32(0.0)
         for start in range(0, row.shape[0], AT_ONCE):
-            part = row[start : min(row.shape[0], start + AT_ONCE)]
+            end = min(row.shape[0], start + AT_ONCE)
+            part, offsets = row[start:end], bias[start:end]
             for index in range(part.shape[0]):
-                power = (part[index] - most) * log2_e
+                power = (part[index] + offsets[index] - most) * log2_e
                 power = power if power > np.float32(-126.0) else np.float32(-126.0)
                 whole = np.int32(power + np.float32(127.0))  # rounds down: it is positive
                 rest = power - (np.float32(whole) - np.float32(127.0))
