@@ -98,6 +98,11 @@ def test_principal_components_by_hand() -> None:
     assert principal_components(matrix, 2)[1].sum() == pytest.approx(1.0)
 
 
+def test_equal_points_have_no_variance_to_share() -> None:
+    """The mean of five times 0.234 is not 0.234 to the last bit."""
+    assert principal_components(np.full((5, 1), 0.234), 2)[1] == pytest.approx([0.0, 0.0])
+
+
 @given(
     st.tuples(st.integers(1, 9), st.integers(1, 7)).flatmap(
         lambda shape: arrays(np.float64, shape, elements=st.floats(-10, 10).map(lambda x: round(x, 3)))

@@ -185,8 +185,9 @@ def principal_components(matrix: np.ndarray, num: int) -> tuple[np.ndarray, np.n
     directions = directions * np.where(directions[np.arange(len(directions)), largest] < 0, -1.0, 1.0)[:, None]
     found = np.zeros((len(matrix), num))
     found[:, : len(directions)] = centred @ directions.T
-    shares = np.zeros(num)
-    shares[: len(directions)] = values[:num] / max(float(values.sum()), 1e-300)
+    shares, total = np.zeros(num), float(values.sum())
+    if total > (np.finfo(np.float64).eps * np.abs(matrix).max(initial=0.0)) ** 2 * matrix.size:  # not mere rounding
+        shares[: len(directions)] = values[:num] / total
     return found, shares
 
 
