@@ -54,9 +54,9 @@ def original(tiny_transformer_run: Path) -> Predictor:
     return Predictor.load(tiny_transformer_run)
 
 
-# Found with the weights that this fixture has since attention was compiled: of one sentence in all, the beam of one engine
-# loses what the other keeps (the two scores are no tie). Not understood yet; it was never seen with a trained model.
-differs = pytest.mark.xfail(reason="the two beams differ for one sentence of this hardly trained model", strict=False)
+# Found with the weights that this fixture has since attention was compiled: the beams of the two engines lead to different
+# answers, and the scores are no tie. Not understood yet.
+differs = pytest.mark.xfail(reason="the two beams differ for a sentence of this hardly trained model", strict=False)
 
 
 @pytest.mark.parametrize(
