@@ -54,8 +54,8 @@ def original(tiny_transformer_run: Path) -> Predictor:
     return Predictor.load(tiny_transformer_run)
 
 
-# Found with the weights that this fixture has since attention was compiled: the beams of the two engines lead to different
-# answers, and the scores are no tie. Not understood yet.
+# Found with the weights that this fixture has since attention was compiled: the beams of the two engines lead to other
+# answers, and their scores are no tie. Not understood yet.
 differs = pytest.mark.xfail(reason="the two beams differ for a sentence of this hardly trained model", strict=False)
 
 
