@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqloom.batches.running import Symbols
 from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.powers import powers
+from seqloom.nn.plain import suits_a_loop
 
 ROWS_AT_A_TIME = 256
 ALIGNED = 16  # floats
-COUNTED_AT_A_TIME = 2**20  # symbols
 
 
 class SymbolLoss(NamedTuple):
@@ -63,15 +61,9 @@ def _whole_rows(logits: Tensor) -> Any:
     return logits.as_strided((logits.shape[0], logits.stride(0)), (logits.stride(0), 1)).numpy()
 
 
-def powers_are_compiled(values: Tensor) -> bool:
-    """Whether `powers_in_place` is one pass over rows of this kind, which may then add the bias, too."""
-    one_thread = values.device.type == "cpu" and torch.get_num_threads() == 1
-    return one_thread and values.dtype == torch.float32 and can_compile()
-
-
 def powers_in_place(logits: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """exp(logits + bias - largest) where the logits were; the largest and the sum of each row, (rows, 1) each."""
-    if powers_are_compiled(logits):
+    if suits_a_loop(logits):
         largest, sums = logits.new_empty(2, logits.shape[0], 1)
         offsets = (logits.new_zeros(logits.shape[1]) if bias is None else bias.contiguous()).numpy()
         powers(_whole_rows(logits), offsets, largest[:, 0].numpy(), sums[:, 0].numpy())
@@ -134,7 +126,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     """Gradients are computed on the way forward, chunk by chunk; backward only scales them.
 
     Of a smoothed loss this is the part that needs every logit: log Σ exp(logit) - (1 - smoothing) gold logit, where
-    `of_gold` (rows,), if given, is added to the gold logits first. `subtract_uniform` adds the rest.
+    `of_gold` (rows,), if given, is added to the gold logits first. Who asks for it adds the mean logit.
     """
 
     @staticmethod
@@ -156,7 +148,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll, gold_sum, apart = features.new_zeros(3).unbind()
         pairs = max(1, ROWS_AT_A_TIME // 2)
         # A product with a bias writes it into every row first. A compiled pass over the logits adds it on its way.
-        early, late = (None, bias) if powers_are_compiled(features) else (bias, None)
+        early, late = (None, bias) if suits_a_loop(features) else (bias, None)
 
         def gold_of(logits: Tensor, gold: Tensor) -> Tensor:
             found = logits.gather(1, gold)
@@ -244,14 +236,6 @@ def consistent_cross_entropy(
     twice = targets.repeat(2)
     loss, nll = _ProjectedCrossEntropy.apply(features, weight, bias, twice, smoothing, consistency)
     return SymbolLoss(subtract_uniform(loss, features, weight, bias, smoothing / 2), nll)  # the mean of two passes
-
-
-def count_symbols(tokens: Symbols, num_symbols: int) -> Tensor:
-    """How often each symbol is in a long array of ids, (symbols,); a part of the array is in memory at a time."""
-    counts = np.zeros(num_symbols, np.int64)
-    for start in range(0, len(tokens), COUNTED_AT_A_TIME):
-        counts += np.bincount(tokens[start : start + COUNTED_AT_A_TIME], minlength=num_symbols)
-    return torch.from_numpy(counts)
 
 
 class SampledCrossEntropy:

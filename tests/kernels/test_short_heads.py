@@ -110,6 +110,17 @@ def test_a_hidden_key_may_hold_anything() -> None:
     assert torch.equal(look_at_once(query, keys, values, mask, False), first)
 
 
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("size", [1, 8])
+def test_numbers_that_are_none_are_not_hidden(which: int, size: int) -> None:
+    """Whichever of the three is spoiled, whoever looks at it is, and nobody else."""
+    given = [torch.randn(2, 1, 3, size) for _ in range(3)]
+    given[which][1] = float("nan")
+    context = look_at_once(given[0].requires_grad_(), given[1], given[2], None, True)
+    assert context[1].isnan().all()
+    assert context[0].isfinite().all()
+
+
 @pytest.mark.parametrize("why", ["long", "mask of queries", "no gradient", "double", "two threads", "not dense"])
 def test_what_it_does_not_serve(why: str) -> None:
     length = LONGEST + 1 if why == "long" else 5

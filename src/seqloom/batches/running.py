@@ -23,6 +23,8 @@ from seqloom.batches.samplers import BucketSampler, Position
 from seqloom.batches.shards import TokenSequences
 from seqloom.text.special import PAD_ID
 
+COUNTED_AT_A_TIME = 2**20
+
 
 class Symbols(Protocol):
     """A long array of ids, on disk or in memory."""
@@ -30,6 +32,14 @@ class Symbols(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: slice, /) -> np.ndarray: ...
+
+
+def count_symbols(tokens: Symbols, num_symbols: int) -> np.ndarray:
+    """How often each symbol is in a long array of ids, (symbols,); a part of the array is in memory at a time."""
+    counts = np.zeros(num_symbols, np.int64)
+    for start in range(0, len(tokens), COUNTED_AT_A_TIME):
+        counts += np.bincount(tokens[start : start + COUNTED_AT_A_TIME], minlength=num_symbols)
+    return counts
 
 
 @dataclass(frozen=True)

@@ -118,17 +118,19 @@ def take_turned(source, at, stride, length, size, width, block):  # type: ignore
 def weigh(weights, at, columns, visible, own):  # type: ignore[no-untyped-def]
     """Scores of one row become weights that sum to 1, in place; what is not `visible`, or after `own`, is hidden.
 
-    A row that sees nothing gets zeros.
+    A row that sees nothing gets zeros. Where a score is not a number, no weight of its row is one: maxima and powers
+    alone would pass over it.
     """
     for index in range(own + 1, columns):
         weights[at + index] = HIDDEN
-    most = spread(HIDDEN)
+    most, spoiled = spread(HIDDEN), spread(np.float32(0.0))
     for place in range(0, columns, LANES):
         score = where_positive(load(visible, place), load(weights, at + place), spread(HIDDEN))
         store(weights, at + place, score)
         most = larger(most, score)
-    best = largest(most)
-    if best < BLIND:
+        spoiled = multiply_add(score, spread(np.float32(0.0)), spoiled)
+    best, none_or_zero = largest(most), total(spoiled)
+    if best < BLIND and none_or_zero == np.float32(0.0):
         for index in range(columns):
             weights[at + index] = np.float32(0.0)
         return
@@ -137,7 +139,7 @@ def weigh(weights, at, columns, visible, own):  # type: ignore[no-untyped-def]
         raised = exponential(multiply_add(lower, spread(np.float32(1.0)), load(weights, at + place)))
         store(weights, at + place, raised)
         sums = multiply_add(raised, spread(np.float32(1.0)), sums)
-    scale = divide(spread(np.float32(1.0)), spread(total(sums)))
+    scale = divide(spread(np.float32(1.0)), spread(total(sums) + none_or_zero))
     for place in range(0, columns, LANES):
         store(weights, at + place, multiply_add(load(weights, at + place), scale, spread(np.float32(0.0))))
 

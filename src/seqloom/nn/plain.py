@@ -15,13 +15,12 @@ def use_plain_paths(module: nn.Module, plain: bool = True) -> None:
             part.plain = plain  # type: ignore[assignment]
 
 
+def suits_a_loop(values: Tensor) -> bool:
+    """Whether a compiled loop, which runs in one thread, is the fast way through these values."""
+    one_thread = values.device.type == "cpu" and torch.get_num_threads() == 1
+    return one_thread and values.dtype == torch.float32 and can_compile()
+
+
 def can_be_compiled(values: Tensor) -> bool:
-    """Whether a compiled loop, which runs in one thread, is the fast way for these values: in training, on one core."""
-    return (
-        values.requires_grad
-        and torch.is_grad_enabled()
-        and values.device.type == "cpu"
-        and values.dtype == torch.float32
-        and torch.get_num_threads() == 1
-        and can_compile()
-    )
+    """The same for loops that are made for training."""
+    return values.requires_grad and torch.is_grad_enabled() and suits_a_loop(values)

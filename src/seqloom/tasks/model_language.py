@@ -19,6 +19,7 @@ from seqloom.batches.running import (
     TextBatch,
     Windows,
     collate_lines,
+    count_symbols,
     gather,
 )
 from seqloom.batches.samplers import Position, sorted_batches
@@ -34,7 +35,6 @@ from seqloom.losses import (
     Entropy,
     SampledCrossEntropy,
     SymbolLoss,
-    count_symbols,
     plain_cross_entropy,
     projected_cross_entropy,
 )
@@ -382,7 +382,7 @@ class LanguageWork:
         s, symbols = self.settings, len(self.task.tokenizer)
         if s.candidates is None or s.candidates >= symbols:
             return plain_cross_entropy if s.plain else projected_cross_entropy
-        return SampledCrossEntropy(count_symbols(self.train.tokens, symbols), s.candidates, s.plain)
+        return SampledCrossEntropy(torch.from_numpy(count_symbols(self.train.tokens, symbols)), s.candidates, s.plain)
 
     def batches(self, position: Position) -> Iterator[tuple[Position, TextBatch]]:
         return self.cut.batches_from(position)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.batches.collate import ContextBatch, PairBatch, collate_pairs, collate_sources
+from seqloom.batches.running import count_symbols
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Encode, SymbolCounts, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
@@ -29,7 +30,6 @@ from seqloom.losses import (
     SampledCrossEntropy,
     SymbolLoss,
     consistent_cross_entropy,
-    count_symbols,
     plain_consistent_cross_entropy,
     plain_cross_entropy,
     projected_cross_entropy,
@@ -420,7 +420,7 @@ class TranslationWork:
             return None
         counts = count_symbols(self.train.target.tokens, symbols)
         counts[EOS_ID] += len(self.train.target)  # said after every sentence, but not stored
-        return SampledCrossEntropy(counts, s.candidates, s.plain)
+        return SampledCrossEntropy(torch.from_numpy(counts), s.candidates, s.plain)
 
     @staticmethod
     def _some(corpus: CorpusSettings, most: int) -> Iterator[Pair]:

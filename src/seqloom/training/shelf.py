@@ -1,6 +1,6 @@
 """Memory that processes of one machine share: each lays its numbers down, and all take up the sum.
 
-Through sockets, as torch.distributed does it, a small model's gradients travel longer than some of its products take.
+Through sockets, as torch.distributed does it, every number is copied more often.
 """
 
 from __future__ import annotations
