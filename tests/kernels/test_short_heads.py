@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from pathlib import Path
@@ -16,9 +17,9 @@ from torch import Tensor
 import seqloom.kernels
 from seqloom.nn.bending import bent_at_once
 from seqloom.nn.heads import LONGEST, heads_fit, look_at_once
-from seqloom.nn.multihead import KeysValues, attend_heads
+from seqloom.nn.multihead import KeysValues, SelfAttention, attend_heads
 from seqloom.nn.plain import use_plain_paths
-from seqloom.nn.positions import rotated, turned
+from seqloom.nn.positions import POSITIONS, rotated, turned
 from seqloom.nn.transformer import FEED_FORWARDS, FeedForward
 
 numba = pytest.importorskip("numba")
@@ -119,6 +120,55 @@ def test_numbers_that_are_none_are_not_hidden(which: int, size: int) -> None:
     context = look_at_once(given[0].requires_grad_(), given[1], given[2], None, True)
     assert context[1].isnan().all()
     assert context[0].isfinite().all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 3),
+    time=st.integers(1, 20),
+    half=st.sampled_from([1, 3, 8, 20]),
+    positions=st.sampled_from(["none", "rotary"]),
+    causal=st.booleans(),
+    masked=st.booleans(),
+    used=st.sampled_from(["output", "memory", "both"]),
+    seed=st.integers(0, 2**32),
+)
+def test_a_whole_self_attention_at_once(
+    batch: int, heads: int, time: int, half: int, positions: str, causal: bool, masked: bool, used: str, seed: int
+) -> None:
+    """Output, keys and values and the gradients through any of them, against the open path in double precision."""
+    torch.manual_seed(seed)
+    size = heads * 2 * half
+    encoding = POSITIONS[positions](size=size, num_heads=heads, max_length=8, distance=4)
+    attention = SelfAttention(size=size, num_heads=heads, positions=encoding, causal=causal).train()
+    for bias in (attention.project.bias, attention.output.bias):
+        torch.nn.init.normal_(bias)
+    inputs = torch.randn(batch, time, size, requires_grad=True)
+    mask = torch.rand(batch, 1, 1, time) < 0.6 if masked else None
+    pulls = [torch.randn(batch, time, size), *torch.randn(2, batch, heads, time, 2 * half)]
+
+    def through(attention: SelfAttention, inputs: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        output, memory = attention(inputs, mask)
+        found = [output, memory.keys, memory.values]
+        wanted = {"output": found[:1], "memory": found[1:], "both": found}[used]
+        given = {"output": pulls[:1], "memory": pulls[1:], "both": pulls}[used]
+        total = torch.stack([(one * pull.to(one)).sum() for one, pull in zip(wanted, given, strict=True)]).sum()
+        leaves = (inputs, *attention.parameters())
+        return found, torch.autograd.grad(total, leaves, allow_unused=True)
+
+    found, ours = through(attention, inputs)
+    assert "LookAround" in type(found[0].grad_fn).__name__
+    open_one = copy.deepcopy(attention).double()
+    use_plain_paths(open_one)
+    expected, theirs = through(open_one, inputs.detach().double().requires_grad_())
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+    for one, other in zip(ours, theirs, strict=True):
+        if other is None:
+            assert one is None or not one.any()
+        else:
+            torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("why", ["long", "mask of queries", "no gradient", "double", "two threads", "not dense"])

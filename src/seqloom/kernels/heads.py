@@ -191,11 +191,11 @@ def filled(size):  # type: ignore[no-untyped-def]
 
 @compiled
 def look_back(  # type: ignore[no-untyped-def]
-    sizes, query, of_query, keys, of_keys, values, of_values, causal, weights, of_context, by_context, pulls
+    sizes, query, of_query, keys, of_keys, values, of_values, causal, weights, of_context, by_context, pulls, stride
 ):
     """The gradients of `look`: of query, keys and values, each (batch, time, heads, size) and flat, in `pulls`.
 
-    `of_context` is the gradient of the context, `by_context` its strides.
+    `of_context` is the gradient of the context, `by_context` its strides; `stride` is that of time in the pulls.
     """
     batch, heads, num_queries, num_keys, size = sizes
     tall, wide, deep = filled(num_queries), filled(num_keys), filled(size)
@@ -229,18 +229,18 @@ def look_back(  # type: ignore[no-untyped-def]
                         apart = multiply_add(mean, spread(one), load(of_scores, lane))
                         store(of_scores, lane, multiply_add(load(weights, base + lane), apart, none))
                 multiply_strip(of_scores, at, wide, 1, own_keys, deep, 0, depth, found, start * deep, deep)
-            out = (number * num_queries * heads + head) * size
-            carry(found, 0, deep, num_queries, size, scale, pull_query, out, heads * size)
-            out = (number * num_keys * heads + head) * size
+            out = number * num_queries * stride + head * size
+            carry(found, 0, deep, num_queries, size, scale, pull_query, out, stride)
+            out = number * num_keys * stride + head * size
             for start in range(0, num_keys, STRIP):
                 first = start if causal else 0
                 multiply_strip(
                     of_scores, start, 1, wide, own_query, deep, first, num_queries, found, start * deep, deep
                 )
-            carry(found, 0, deep, num_keys, size, one, pull_keys, out, heads * size)
+            carry(found, 0, deep, num_keys, size, one, pull_keys, out, stride)
             for start in range(0, num_keys, STRIP):
                 first = start if causal else 0
                 multiply_strip(
                     weights, base + start, 1, wide, own_pull, deep, first, num_queries, found, start * deep, deep
                 )
-            carry(found, 0, deep, num_keys, size, one, pull_values, out, heads * size)
+            carry(found, 0, deep, num_keys, size, one, pull_values, out, stride)

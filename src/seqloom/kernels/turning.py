@@ -15,23 +15,24 @@ compiled = njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, er
 
 
 @compiled
-def turn(sizes, vectors, strides, cosines, sines, sign, out):  # type: ignore[no-untyped-def]
-    """out (batch, time, heads, 2 * half) = vectors turned on their halves by `sign` times the angles.
+def turn(sizes, vectors, strides, cosines, sines, sign, out, of_out):  # type: ignore[no-untyped-def]
+    """out = vectors turned on their halves by `sign` times the angles; it may be the vectors themselves.
 
     Args:
         sizes: batch, heads, time, half of a head.
         vectors: flat memory; `strides` are those of batch, head and time.
         cosines: (time, half) of the angles; `sines` likewise.
         sign: 1.0, or -1.0 to turn back.
-        out: flat, filled in.
+        out: flat, filled in; `of_out` are its strides.
     """
     batch, heads, length, half = sizes
     whole, none = half - half % LANES, spread(np.float32(0.0))
-    there, ahead, back = 0, spread(np.float32(sign)), spread(np.float32(-sign))
+    ahead, back = spread(np.float32(sign)), spread(np.float32(-sign))
     for number in range(batch):
         for time in range(length):
             for head in range(heads):
                 here = number * strides[0] + head * strides[1] + time * strides[2]
+                there = number * of_out[0] + head * of_out[1] + time * of_out[2]
                 for index in range(0, whole, LANES):
                     cosine, sine = load(cosines, time * half + index), load(sines, time * half + index)
                     first, second = load(vectors, here + index), load(vectors, here + half + index)
@@ -44,4 +45,3 @@ def turn(sizes, vectors, strides, cosines, sines, sign, out):  # type: ignore[no
                     one, other = vectors[here + index], vectors[here + half + index]
                     out[there + index] = one * cosine_of - other * sine_of
                     out[there + half + index] = other * cosine_of + one * sine_of
-                there += 2 * half

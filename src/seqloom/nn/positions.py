@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn.heads import flat
+from seqloom.nn.heads import turn_into
 from seqloom.nn.plain import can_be_compiled
 
 
@@ -60,13 +60,8 @@ class _Turned(torch.autograd.Function):
 
 
 def _turn(vectors: Tensor, cosines: Tensor, sines: Tensor, sign: float) -> Tensor:
-    from seqloom.kernels.turning import turn
-
     batch, heads, time, size = vectors.shape
-    out = vectors.new_empty(batch, time, heads, size)
-    tables = (cosines.contiguous().numpy(), sines.contiguous().numpy())
-    turn((batch, heads, time, size // 2), *flat(vectors), *tables, sign, out.view(-1).numpy())
-    return out.transpose(1, 2)
+    return turn_into(vectors.new_empty(batch, time, heads, size).transpose(1, 2), vectors, cosines, sines, sign)
 
 
 def turned(vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
@@ -88,6 +83,7 @@ class NoPositions(nn.Module):
     """None: without a causal mask, every order of the input looks the same."""
 
     inside = False
+    biased = False  # whether `bias` gives something
     max_length: int | None = None
 
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
@@ -96,6 +92,10 @@ class NoPositions(nn.Module):
     def embed(self, inputs: Tensor, offset: int = 0) -> Tensor:
         """(batch, time, size) -> same."""
         return inputs
+
+    def turns(self, num_positions: int, offset: int = 0) -> tuple[Tensor, Tensor] | None:
+        """Cosines and sines (positions, half a head) of the angles of `rotate`; None where it does nothing."""
+        return None
 
     def rotate(self, vectors: Tensor, offset: int = 0) -> Tensor:
         """(batch, heads, time, head size) -> same; applied to queries and to keys."""
@@ -140,7 +140,7 @@ class Relative(NoPositions):
     The vectors for keys only: the paper found those for values (eq. 3) to add nothing once these are there.
     """
 
-    inside = True
+    inside = biased = True
 
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
         super().__init__(size=size, num_heads=num_heads, max_length=max_length, distance=distance)
@@ -170,19 +170,22 @@ class Rotary(NoPositions):
         angles = torch.arange(offset, offset + num_positions, dtype=torch.float64)[:, None] * rates
         return torch.stack([angles.cos(), angles.sin()]).float()  # (2, positions, half)
 
-    def rotate(self, vectors: Tensor, offset: int = 0) -> Tensor:
-        end = offset + vectors.shape[2]
+    def turns(self, num_positions: int, offset: int = 0) -> tuple[Tensor, Tensor]:
+        end = offset + num_positions
         if end > self.angles.shape[1]:  # type: ignore[index]
-            cosines, sines = self._angles(vectors.shape[2], offset).to(vectors)
+            cosines, sines = self._angles(num_positions, offset).to(self.angles)  # type: ignore[arg-type]
         else:
             cosines, sines = self.angles[:, offset:end]  # type: ignore[index]
-        return (rotated if self.plain else turned)(vectors, cosines, sines)
+        return cosines, sines
+
+    def rotate(self, vectors: Tensor, offset: int = 0) -> Tensor:
+        return (rotated if self.plain else turned)(vectors, *self.turns(vectors.shape[2], offset))
 
 
 class Alibi(NoPositions):
     """Scores fall with the distance, in each head at its own rate; nothing is learned (Press et al. 2022)."""
 
-    inside = True
+    inside = biased = True
 
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
         super().__init__(size=size, num_heads=num_heads, max_length=max_length, distance=distance)
