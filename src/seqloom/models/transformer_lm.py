@@ -47,7 +47,7 @@ class TransformerLanguageModel(nn.Module):
     How it reads a text longer than its context depends on its positions:
 
     - counted inside attention as distances, or not at all: every symbol is looked at from the next `context` - 1 ones;
-      what is older is dropped from the state, and there is no end to what can be read.
+      what is older is dropped before the next symbol is read, and there is no end to what can be read.
     - counted from the beginning and added to the embeddings (`learned`, `sinusoidal`): there are `context` of them. The
       text is read in windows of as many symbols; after a full one the state is None, and the next symbol begins a new
       window, in which nothing before it is seen. `room` says how many are left, for those who would rather begin
@@ -95,18 +95,19 @@ class TransformerLanguageModel(nn.Module):
 
     def _read(self, symbols: Tensor, past: tuple[KeysValues, ...] | None, trace: Any) -> tuple[Tensor, State]:
         """What fits into one window, or at most `context` symbols where there are none."""
+        if past is not None and not self.counts_from_the_beginning:
+            past = self._newest(past)
         context, num_past, time = self.settings.context, _num_seen(past), symbols.shape[1]
         mask = None  # a causal stack hides what follows; what is too old must be hidden only if it is there
         if num_past + time > context:
             mask = (distances(time, num_past + time, num_past) > -context).to(symbols.device)  # (time, keys)
         watch = None if trace is None else _head_watcher(trace)
         features, kept = self.decoder(self.embedding(symbols), mask, past=past, watch=watch)
-        if self.counts_from_the_beginning:
-            return features, kept if num_past + time < context else None
-        return features, self._newest(kept)
+        over = self.counts_from_the_beginning and num_past + time == context
+        return features, None if over else kept
 
-    def _newest(self, kept: tuple[KeysValues, ...]) -> State:
-        """What the next symbol can look at besides itself."""
+    def _newest(self, kept: tuple[KeysValues, ...]) -> tuple[KeysValues, ...] | None:
+        """What the next symbol can look at besides itself. Done when there is one: most training never goes on."""
         most = self.settings.context - 1
         dropped = _num_seen(kept) - most
         if dropped <= 0:
