@@ -35,7 +35,7 @@ from seqloom.training.progress import say
 from seqloom.training.settings import FittingSettings
 from seqloom.training.team import JoinedTeam, LedTeam, Team
 
-WORTH_MEASURING = 180.0  # seconds: a shorter training is over before a choice has paid for itself
+WORTH_MEASURING = 90.0  # seconds: a shorter training is over before a choice has paid for itself
 CLEARLY = 0.95  # several processes must take less than this share of one's time
 MOST = 8
 

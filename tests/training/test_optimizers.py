@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.training.optimizers import build_optimizer, gradient_norm, optimizer_tensors, restore_optimizer
+from seqloom.training.optimizers import build_optimizer, clip, gradient_norm, optimizer_tensors, restore_optimizer
 from seqloom.training.settings import TrainingSettings
 
 KINDS = {
@@ -111,8 +111,13 @@ def test_the_settings_reach_the_optimiser() -> None:
 
 
 def test_gradient_norm_by_hand() -> None:
-    weights = [torch.zeros(2), torch.zeros(1), torch.zeros(5)]
-    weights[0].grad, weights[1].grad = torch.tensor([3.0, -4.0]), torch.tensor([12.0])
-    assert float(gradient_norm(weights)) == pytest.approx(13)
-    weights[2].grad = torch.full((5,), float("inf"))
-    assert math.isinf(float(gradient_norm(weights)))
+    gradients = [torch.tensor([3.0, -4.0]), torch.tensor([12.0])]
+    assert float(gradient_norm(gradients)) == pytest.approx(13)
+    assert math.isinf(float(gradient_norm([*gradients, torch.full((5,), float("inf"))])))
+
+
+@pytest.mark.parametrize(("most", "expected"), [(6.5, [1.5, -2.0, 6.0]), (13.5, [3.0, -4.0, 12.0])])
+def test_gradients_are_clipped_only_where_they_are_too_large(most: float, expected: list[float]) -> None:
+    gradients = [torch.tensor([3.0, -4.0]), torch.tensor([12.0])]
+    clip(gradients, gradient_norm(gradients), most)
+    assert torch.cat(gradients).tolist() == pytest.approx(expected, rel=1e-6)

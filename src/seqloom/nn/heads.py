@@ -42,30 +42,44 @@ def look_at_once(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Non
     return _Look.apply(query, keys, values, mask, causal)
 
 
-def flat(tensor: Tensor) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """The memory of a tensor, and the strides of batch, head and time."""
-    batch, head, time, _ = tensor.stride()
-    return _memory(tensor), (batch, head, time)
+Part = tuple["np.ndarray", tuple[int, int, int]]  # flat memory, and the strides of batch, head and time in it
 
 
-def _memory(tensor: Tensor) -> np.ndarray:
-    """From a tensor's first number to its last, and what lies between."""
+def _part(tensor: Tensor) -> Part:
+    """A tensor (batch, heads, time, size) as compiled code sees it: from its first number to its last."""
     reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((reach,), (1,)).numpy()
+    batch, head, time, _ = tensor.stride()
+    return tensor.as_strided((reach,), (1,)).numpy(), (batch, head, time)
 
 
-def turn_into(out: Tensor, vectors: Tensor, cosines: Tensor, sines: Tensor, sign: float) -> Tensor:
-    """`positions.rotated` by `sign` times the angles, written into `out`, which may be the vectors themselves.
+def _parts(block: Tensor) -> list[Part]:
+    """The same of queries, keys and values that lie in one block (batch, time, 3, heads, size)."""
+    _, time, _, heads, size = block.shape
+    numbers, width = block.view(-1).numpy(), heads * size
+    return [(numbers[start:], (time * 3 * width, size, 3 * width)) for start in (0, width, 2 * width)]
 
-    Both (batch, heads, positions, d); the angles (positions, d / 2).
-    """
+
+def turned_by(vectors: Tensor, cosines: Tensor, sines: Tensor, sign: float) -> Tensor:
+    """`positions.rotated` by `sign` times the angles: (batch, heads, positions, d), angles (positions, d / 2)."""
+    batch, heads, time, size = vectors.shape
+    out = vectors.new_empty(batch, time, heads, size).transpose(1, 2)
+    _turn((batch, heads, time, size // 2), _part(vectors), cosines, sines, sign, _part(out))
+    return out
+
+
+def _turn_block(block: Tensor, cosines: Tensor, sines: Tensor, sign: float) -> None:
+    """The same of queries and keys of a block, where they stand: their heads follow each other."""
+    batch, time, _, heads, size = block.shape
+    query, _, _ = _parts(block)
+    _turn((batch, 2 * heads, time, size // 2), query, cosines, sines, sign, query)
+
+
+def _turn(
+    sizes: tuple[int, int, int, int], vectors: Part, cosines: Tensor, sines: Tensor, sign: float, out: Part
+) -> None:
     from seqloom.kernels.turning import turn
 
-    batch, heads, time, size = vectors.shape
-    tables = (cosines.contiguous().numpy(), sines.contiguous().numpy())
-    (numbers, strides), (room, of_room) = flat(vectors), flat(out)
-    turn((batch, heads, time, size // 2), numbers, strides, *tables, sign, room, of_room)
-    return out
+    turn(sizes, *vectors, cosines.contiguous().numpy(), sines.contiguous().numpy(), sign, *out)
 
 
 class _Look(torch.autograd.Function):
@@ -73,50 +87,56 @@ class _Look(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        context, weights = _looked(query.detach(), keys.detach(), values.detach(), mask, causal)
+        batch, heads, num_queries, size = query.shape
+        sizes = (batch, heads, num_queries, keys.shape[2], size)
+        context, weights = _looked(sizes, [_part(part.detach()) for part in (query, keys, values)], mask, causal)
         ctx.save_for_backward(query, keys, values, weights)
-        ctx.causal = causal
+        ctx.sizes, ctx.causal = sizes, causal
         return context.transpose(1, 2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, of_context: Tensor) -> tuple[Tensor | None, ...]:
-        query, keys, values, weights = ctx.saved_tensors
-        batch, heads, _, size = query.shape
-        pulls = [query.new_empty(batch, part.shape[2], heads, size) for part in (query, keys, values)]
-        _look_back((query, keys, values), ctx.causal, weights, of_context, pulls)
+        *given, weights = ctx.saved_tensors
+        batch, heads, _, _, size = ctx.sizes
+        pulls = [part.new_empty(batch, part.shape[2], heads, size) for part in given]
+        of_context = of_context if of_context.stride(-1) == 1 else of_context.contiguous()
+        parts, out = [_part(part.detach()) for part in given], tuple(pull.view(-1).numpy() for pull in pulls)
+        _look_back(ctx.sizes, parts, ctx.causal, weights, _part(of_context), out, heads * size)
         return (*(pull.transpose(1, 2) for pull in pulls), None, None)
 
 
-def _looked(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+Sizes = tuple[int, int, int, int, int]  # batch, heads, queries, keys, size of a head
+
+
+def _looked(sizes: Sizes, given: Sequence[Part], mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
     """Context (batch, queries, heads, size), and the weights as `look` leaves them."""
     from seqloom.kernels.heads import filled_up, look
 
-    batch, heads, num_queries, size = query.shape
-    num_keys = keys.shape[2]
-    visible = query.new_zeros(1 if mask is None else len(mask), filled_up(num_keys))
+    batch, heads, num_queries, num_keys, size = sizes
+    visible = torch.zeros(1 if mask is None else len(mask), filled_up(num_keys))
     visible[:, :num_keys] = 1.0 if mask is None else mask[:, 0, 0]
-    weights = query.new_empty(batch * heads * filled_up(num_queries) * filled_up(num_keys))
-    context = query.new_empty(batch, num_queries, heads, size)
-    given = (*flat(query), *flat(keys), *flat(values))
-    sizes = (batch, heads, num_queries, num_keys, size)
-    look(sizes, *given, visible.numpy(), causal, weights.numpy(), context.view(-1).numpy())
+    weights = torch.empty(batch * heads * filled_up(num_queries) * filled_up(num_keys))
+    context = torch.empty(batch, num_queries, heads, size)
+    query, keys, values = given
+    look(sizes, *query, *keys, *values, visible.numpy(), causal, weights.numpy(), context.view(-1).numpy())
     return context, weights
 
 
 def _look_back(
-    given: tuple[Tensor, Tensor, Tensor], causal: bool, weights: Tensor, of_context: Tensor, pulls: Sequence[Tensor]
+    sizes: Sizes,
+    given: Sequence[Part],
+    causal: bool,
+    weights: Tensor,
+    of_context: Part,
+    pulls: tuple[np.ndarray, ...],
+    stride: int,
 ) -> None:
-    """Fills `pulls`, (batch, time, heads, size) each, with the gradients of what was given to `_looked`."""
+    """Fills `pulls`, flat memory of (batch, time, heads, size) each, with the gradients of what was given."""
     from seqloom.kernels.heads import look_back
 
-    query, keys, values = (part.detach() for part in given)
-    of_context = of_context if of_context.stride(-1) == 1 else of_context.contiguous()
-    batch, heads, num_queries, size = query.shape
-    sizes = (batch, heads, num_queries, keys.shape[2], size)
-    found = tuple(_memory(pull) for pull in pulls)
-    parts = (*flat(query), *flat(keys), *flat(values))
-    look_back(sizes, *parts, causal, weights.numpy(), *flat(of_context), found, pulls[0].stride(1))
+    query, keys, values = given
+    look_back(sizes, *query, *keys, *values, causal, weights.numpy(), *of_context, pulls, stride)
 
 
 class _LookAround(torch.autograd.Function):
@@ -135,16 +155,16 @@ class _LookAround(torch.autograd.Function):
         mask: Tensor | None,
         causal: bool,
     ) -> tuple[Tensor, Tensor]:
-        batch, time, size = inputs.shape
-        rows = inputs.reshape(-1, size)
+        batch, time, width = inputs.shape
+        rows = inputs.reshape(-1, width)
         block = torch.addmm(bias, rows, weight.T).view(batch, time, 3, num_heads, -1)
         if turns is not None:
-            turn_into(_turning_part(block), _turning_part(block), *turns, 1.0)
-        query, keys, values = block.permute(2, 0, 3, 1, 4)
-        context, weights = _looked(query, keys, values, mask, causal)
-        context = context.view(-1, size)
+            _turn_block(block, *turns, 1.0)
+        sizes = (batch, num_heads, time, time, block.shape[4])
+        context, weights = _looked(sizes, _parts(block), mask, causal)
+        context = context.view(-1, width)
         ctx.save_for_backward(rows, weight, block, weights, context, outer_weight, *(turns or ()))
-        ctx.causal = causal
+        ctx.sizes, ctx.causal = sizes, causal
         ctx.set_materialize_grads(False)
         return torch.addmm(outer_bias, context, outer_weight.T).view(batch, time, -1), block
 
@@ -152,30 +172,26 @@ class _LookAround(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, of_output: Tensor | None, of_block: Tensor | None) -> tuple[Tensor | None, ...]:
         rows, weight, block, weights, context, outer_weight, *angles = ctx.saved_tensors
-        batch, time, _, num_heads, size = block.shape
+        batch, heads, time, _, size = ctx.sizes
         of_outer = of_outer_bias = None
         pull = torch.empty_like(block)
         if of_output is None:  # only keys and values were used
             pull.zero_()
         else:
-            of_output = of_output.reshape(-1, of_output.shape[-1])
+            of_output = of_output.reshape(len(rows), -1)
             of_outer, of_outer_bias = of_output.T @ context, of_output.sum(0)
-            of_context = (of_output @ outer_weight).view(batch, time, num_heads, size).transpose(1, 2)
-            query, keys, values = block.permute(2, 0, 3, 1, 4)
-            _look_back((query, keys, values), ctx.causal, weights, of_context, pull.unbind(2))
+            of_context = (of_output @ outer_weight).view(-1).numpy()
+            strides = (time * heads * size, size, heads * size)
+            out = tuple(numbers for numbers, _ in _parts(pull))
+            _look_back(ctx.sizes, _parts(block), ctx.causal, weights, (of_context, strides), out, 3 * heads * size)
         if of_block is not None:
             pull += of_block
         if angles:
             cosines, sines = angles
-            turn_into(_turning_part(pull), _turning_part(pull), cosines, sines, -1.0)
+            _turn_block(pull, cosines, sines, -1.0)
         pull = pull.view(len(rows), -1)
         of_inputs = (pull @ weight).view(batch, time, -1)
         return of_inputs, pull.T @ rows, pull.sum(0), of_outer, of_outer_bias, None, None, None, None
-
-
-def _turning_part(block: Tensor) -> Tensor:
-    """Queries and keys of (batch, time, 3, heads, size), as if all were heads: (batch, 2 * heads, time, size)."""
-    return block[:, :, :2].flatten(2, 3).transpose(1, 2)
 
 
 def look_around_at_once(

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn.heads import turn_into
+from seqloom.nn.heads import turned_by
 from seqloom.nn.plain import can_be_compiled
 
 
@@ -49,19 +49,14 @@ class _Turned(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
         ctx.save_for_backward(cosines, sines)
-        return _turn(vectors.detach(), cosines, sines, 1.0)
+        return turned_by(vectors.detach(), cosines, sines, 1.0)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
         cosines, sines = ctx.saved_tensors
-        return _turn(gradient, cosines, sines, -1.0), None, None
-
-
-def _turn(vectors: Tensor, cosines: Tensor, sines: Tensor, sign: float) -> Tensor:
-    batch, heads, time, size = vectors.shape
-    return turn_into(vectors.new_empty(batch, time, heads, size).transpose(1, 2), vectors, cosines, sines, sign)
+        return turned_by(gradient, cosines, sines, -1.0), None, None
 
 
 def turned(vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:

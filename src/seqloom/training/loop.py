@@ -43,7 +43,7 @@ from seqloom.training.checkpoints import (
 from seqloom.training.journal import Journal
 from seqloom.training.moving_average import PREFIX as MOVING
 from seqloom.training.moving_average import MovingAverage
-from seqloom.training.optimizers import build_optimizer, gradient_norm, optimizer_tensors, restore_optimizer
+from seqloom.training.optimizers import build_optimizer, clip, gradient_norm, optimizer_tensors, restore_optimizer
 from seqloom.training.progress import Progress
 from seqloom.training.schedules import Plateau
 from seqloom.training.settings import FittingSettings
@@ -165,8 +165,8 @@ class Learner:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
 
-    def gradients(self, batches: Sequence[Batch], step: int) -> float:
-        """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss."""
+    def gradients(self, batches: Sequence[Batch], step: int) -> tuple[float, list[Tensor]]:
+        """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss, and they."""
         if self.team.size > 1:  # one process goes on with its generator; of several, each has its own at every step
             torch.manual_seed(_seed_of(self.seed, step, self.team.rank))
         self.optimizer.zero_grad(set_to_none=True)
@@ -182,13 +182,13 @@ class Learner:
 
     def update(self, batches: Sequence[Batch], step: int, rate: float) -> Updated:
         """The weights after this update; left alone where the numbers are not finite."""
-        total = self.gradients(batches, step)
-        norm = gradient_norm(self.weights)
+        total, gradients = self.gradients(batches, step)
+        norm = gradient_norm(gradients)
         found = Updated(total, float(norm))
         if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
             return found
         if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip_norm, norm, foreach=True)
+            clip(gradients, norm, self.settings.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()

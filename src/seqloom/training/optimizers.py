@@ -48,6 +48,13 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
         optimizer.state[weights[name]][key] = value.clone()
 
 
-def gradient_norm(weights: Sequence[Tensor]) -> Tensor:
+def gradient_norm(gradients: Sequence[Tensor]) -> Tensor:
     """The norm of all gradients together, as one number."""
-    return torch.nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None], foreach=True)
+    return torch.nn.utils.get_total_norm(gradients, foreach=True)
+
+
+def clip(gradients: Sequence[Tensor], norm: Tensor, most: float) -> None:
+    """Scale the gradients, whose norm this is, to a norm of `most` where it is larger (Pascanu et al. 2013)."""
+    factor = (most / (norm + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factor)

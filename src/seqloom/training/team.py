@@ -43,9 +43,12 @@ class Team:
     def go(self, rate: float) -> None:
         """Leader: everybody takes a step at this learning rate."""
 
-    def add_up(self, weights: Sequence[Tensor], total: float) -> float:
-        """The gradients of all, summed, become everybody's; so does the number beside them."""
-        return total
+    def add_up(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
+        """The gradients of all, summed, become everybody's; so does the number beside them.
+
+        Given back are that number and the gradients of all weights, in as few tensors as there happen to be.
+        """
+        return total, [weight.grad for weight in weights if weight.grad is not None]
 
     def collect(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
         """What everybody has of tensors whose rows were dealt out, like those of a batch, in one piece."""
@@ -82,7 +85,7 @@ class JoinedTeam(Team):
         dist.broadcast(rate, 0)
         return None if bool(rate.isnan()) else float(rate)
 
-    def add_up(self, weights: Sequence[Tensor], total: float) -> float:
+    def add_up(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
         parts = [(w.new_zeros(w.numel()) if w.grad is None else w.grad.flatten()) for w in weights]
         sizes, summed = [len(part) for part in parts], torch.tensor([total], dtype=torch.float64)
         if self.meeting is not None:
@@ -98,7 +101,7 @@ class JoinedTeam(Team):
             dist.all_reduce(summed)
         for weight, gradient in zip(weights, flat.split(sizes), strict=True):
             weight.grad = gradient.view_as(weight)
-        return float(summed)
+        return float(summed), [flat]
 
     def _shared(self, meeting: Path, count: int, dtype: torch.dtype) -> Shelf | None:
         """Memory for so many gradients of each, if the leader can get it; its file is gone once all have opened it."""
@@ -187,7 +190,7 @@ class LedTeam(JoinedTeam):
         except RuntimeError:
             raise RunError(self.failure()) from None
 
-    def add_up(self, weights: Sequence[Tensor], total: float) -> float:
+    def add_up(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
         try:
             return super().add_up(weights, total)
         except RuntimeError:
