@@ -16,6 +16,8 @@ KINDS = {
     "adam": dict(optimizer="adam"),
     "adam plain": dict(optimizer="adam", plain=True),
     "adamw": dict(optimizer="adamw", weight_decay=0.01, betas=(0.8, 0.98)),
+    "muon": dict(optimizer="muon", weight_decay=0.01),
+    "muon plain": dict(optimizer="muon", plain=True),
     "sgd": dict(optimizer="sgd"),
     "sgd momentum": dict(optimizer="sgd", momentum=0.9, weight_decay=0.01),
 }

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from seqloom.nn.embeddings import SymbolEmbedding
+from seqloom.nn.positions import NoPositions
 from seqloom.nn.pretrained import keep_frozen_rows
+from seqloom.training.muon import Muon
 from seqloom.training.settings import FittingSettings
 
 
@@ -17,6 +20,18 @@ def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimiz
     optimizer: torch.optim.Optimizer
     if s.optimizer == "sgd":
         optimizer = torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
+    elif s.optimizer == "muon":
+        matrices = maps_of(model)
+        others = [weight for weight in weights if all(weight is not matrix for matrix in matrices)]
+        optimizer = Muon(
+            matrices,
+            others,
+            s.learning_rate,
+            weight_decay=s.weight_decay,
+            betas=s.betas,
+            epsilon=s.epsilon,
+            fused=not s.plain,
+        )
     else:
         kind = torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam
         optimizer = kind(
@@ -24,6 +39,16 @@ def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimiz
         )
     keep_frozen_rows(model, optimizer)
     return optimizer
+
+
+def maps_of(model: nn.Module) -> list[Tensor]:
+    """The weights that map vectors to vectors: matrices, but no table of symbols or positions and no output layer."""
+    tables = {id(part.weight) for part in model.modules() if isinstance(part, SymbolEmbedding | nn.Embedding)}
+    tables |= {id(weight) for part in model.modules() if isinstance(part, NoPositions) for weight in part.parameters()}
+    output = getattr(model, "output", None)
+    if output is not None:
+        tables.add(id(output.weight))
+    return [w for w in model.parameters() if w.requires_grad and w.ndim == 2 and id(w) not in tables]
 
 
 def _learning(model: nn.Module) -> list[tuple[str, Tensor]]:

@@ -19,7 +19,7 @@ class FittingSettings(Settings):
     minutes: float | None = Field(None, gt=0, description="of training, over all resumptions")
     accumulate: int = Field(1, ge=1, description="batches an update")
 
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    optimizer: Literal["adam", "adamw", "muon", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = Field(1e-8, gt=0)
