@@ -2,8 +2,8 @@
 
 The step of a matrix is its momentum with all singular values made about 1, by a few products in place of a
 decomposition. Directions that the gradient hardly mentions are learned as fast as those that it is full of. Tables of
-symbols, biases and norms are no such maps: they learn by AdamW beside it. A step is as long as AdamW's (Liu et al. 2025),
-so that both use one learning rate and one weight decay.
+symbols, biases and norms are no such maps: they learn by AdamW beside it. A step is as long as AdamW's (Liu et al.
+2025), so that both use one learning rate and one weight decay.
 
 What stands in one weight for speed (queries, keys and values; the gates of a cell) are several maps: a weight is taken
 apart into square blocks where its sides allow it, and blocks of one size are computed with together.
@@ -35,7 +35,7 @@ def orthogonalized(matrices: Tensor) -> Tensor:
 
 
 def blocks_of(weight: Tensor) -> Tensor:
-    """(rows, columns) -> (count, smaller side, larger side), a view; squares where one side is a multiple of the other."""
+    """(rows, columns) -> (count, smaller side, larger side), a view; squares where the sides allow it."""
     rows, columns = weight.shape
     if rows % columns == 0:
         return weight.view(-1, columns, columns)
