@@ -8,7 +8,7 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from bench.peers.common import Job, Profile, peak_megabytes, read_job, write_result
+from bench.peers.common import Job, Profile, peak_megabytes, read_job, shared_megabytes, write_result
 
 
 def overrides_of(job: Job, steps: int) -> list[str]:
@@ -22,7 +22,7 @@ def overrides_of(job: Job, steps: int) -> list[str]:
         "training.validation_sentences=0",
         "training.metric=loss",
         "training.average=1",
-        *([f"training.plain={job.options['plain']}"] if "plain" in job.options else []),
+        *(f"training.{name}={value}" for name, value in job.options.items()),
         *job.overrides,
     ]
 
@@ -88,14 +88,15 @@ def main() -> None:
     journal = list(read_journal(run / "journal.jsonl"))
     tokens, seconds = paced([line for line in journal if line["event"] == "train"], job.warmup)
     start = next(line for line in journal if line["event"] == "start")
+    processes = start.get("processes", 1)
     result: dict[str, Any] = {
         "tokens": tokens,
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
-        "peak_mb": peak_megabytes(),
+        "peak_mb": peak_megabytes() - (shared_megabytes() if processes > 1 else 0.0),
         "parameters": sum(weight.numel() for weight in predictor.model.parameters()),
         "threads": start["threads"],
-        "processes": start.get("processes", 1),
+        "processes": processes,
         "validation_loss": next(line["loss"] for line in journal if line["event"] == "validation"),
     }
     if job.profile:

@@ -26,6 +26,8 @@ from seqloom.text.tokenizers import Tokenizer
 
 MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip install 'ctranslate2>=4.8.2')"
 PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
+SHARES = 8  # batches for each worker, at least, so that none is idle for long while another has its last one
+LEAST_SYMBOLS = 512  # but not smaller ones than this
 SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
 
 
@@ -161,7 +163,8 @@ class _Questions:
         """Sentences of similar length, longest first, within a budget of symbols and enough for every worker."""
         rows = self.settings.beam_size if self.beam else 1
         share = -(-sum(self.sizes[i] for i in indices) // self.engine.num_workers)
-        budget = min(share, self.settings.batch_tokens * 5 // max(rows, 5))
+        even = max(share // SHARES, LEAST_SYMBOLS)
+        budget = min(share, even, self.settings.batch_tokens * 5 // max(rows, 5))
         if attention and self.beam:
             budget = 0  # one at a time: in a batch, CTranslate2 mixes up whose attention the first symbol's is
         batch: list[int] = []

@@ -173,12 +173,19 @@ class Learner:
         num_tokens = sum(batch.num_tokens for batch in batches)
         total = 0.0
         for batch in batches:
-            own = batch.part(self.team.rank, self.team.size) if self.team.size > 1 else batch
-            if len(own):
-                loss = self.work.loss(self.model, own)
+            for piece in self._pieces(batch):
+                loss = self.work.loss(self.model, piece)
                 (loss.loss / num_tokens).backward()
                 total += float(loss.nll)
         return self.team.add_up(self.weights, total)
+
+    def _pieces(self, batch: Batch) -> Iterator[Batch]:
+        """This process's rows of a batch, as many at once as memory close to the processor holds well."""
+        own = batch.part(self.team.rank, self.team.size) if self.team.size > 1 else batch
+        count = self.settings.num_pieces(own.num_tokens)
+        for piece in [own] if count == 1 else (own.part(number, count) for number in range(count)):
+            if len(piece):
+                yield piece
 
     def update(self, batches: Sequence[Batch], step: int, rate: float) -> Updated:
         """The weights after this update; left alone where the numbers are not finite."""

@@ -70,11 +70,18 @@ class FittingSettings(Settings):
             raise ValueError("min_learning_rate must not be above learning_rate")
         return self
 
+    def num_pieces(self, num_tokens: int) -> int:
+        """In how many pieces the gradients of so many target symbols are computed."""
+        return 1
+
 
 class TrainingSettings(FittingSettings):
     """How a model that answers texts with texts is fitted."""
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
+    piece_tokens: int = Field(
+        1024, ge=8, description="target symbols computed with at once: larger batches are put together of such pieces"
+    )
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
     consistency: float = Field(
         0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
@@ -90,6 +97,10 @@ class TrainingSettings(FittingSettings):
         if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
             raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
         return self
+
+    def num_pieces(self, num_tokens: int) -> int:
+        read = num_tokens * (2 if self.consistency else 1)
+        return 1 if self.plain else max(1, round(read / self.piece_tokens))
 
 
 class LanguageTrainingSettings(FittingSettings):
