@@ -1,6 +1,6 @@
 """Decoding pace side by side: the same model, the same sentences, greedy and with a beam of 5, in turns.
 
-    python -m bench.decode --model RUN [--rnn RUN] [--peers ctranslate2,hf,fairseq] [--rounds N] [--write]
+    python -m bench.decode --model RUN [--rnn RUN] [--peers ctranslate2,hf,fairseq,joeynmt] [--rounds N] [--write]
 
 Each measurement is a process of its own. `seqloom predict` counts whole, from the start of the command to its end, text
 in, text out; the others are also timed around their search alone. One JSON object on the last line; docs/speed.md says
@@ -30,6 +30,7 @@ from bench.sides import say, user_errors
 from bench.venvs import ROOT, NotInstalled, environment_of
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
+PEERS_OF = {"--model": ("ctranslate2", "hf", "fairseq"), "--rnn": ("joeynmt",)}
 COMPARED = 200  # greedy answers of a converted model that are held against ours
 
 
@@ -43,6 +44,7 @@ class Decoder:
     python: Path = Path(sys.executable)
     own: bool = True  # runs in seqloom's environment
     compute: str = "float32"
+    fixed: bool = False  # every answer takes the same number of steps
 
 
 def run_decoder(decoder: Decoder, job: DecodingJob, folder: Path) -> dict[str, Any]:
@@ -110,14 +112,27 @@ def transformer_decoders(run: Path, peers: Sequence[str], folder: Path) -> tuple
     return decoders, missing
 
 
-def rnn_decoders(run: Path) -> list[Decoder]:
+def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[str, str]]:
+    """All rows for a recurrent translator, and who is missing. Beside a peer there are rows of a fixed length."""
     from seqloom.folders import find_model
 
-    title = "seqloom RNN, torch engine"
-    return [
+    model, title = find_model(run), "seqloom RNN, torch engine"
+    decoders = [
         Decoder("`seqloom predict` RNN RUN", run),
-        Decoder(title, find_model(run), ("bench.decoders", "torch")),
+        Decoder(title, model, ("bench.decoders", "torch")),
     ]
+    missing = {}
+    for name in peers:
+        try:
+            python = environment_of(name, PEERS[name])
+        except NotInstalled as error:
+            missing[PEERS[name].title] = f"not installed: {error}"
+            continue
+        theirs = Decoder(PEERS[name].title, model, (f"bench.peers.{name}_generate",), python, own=False)
+        decoders.append(theirs)
+        ours = Decoder(f"{title}, fixed length", model, ("bench.decoders", "fixed"), fixed=True)
+        decoders += [ours, replace(theirs, title=f"{theirs.title}, fixed length", fixed=True)]
+    return decoders, missing
 
 
 def sentences_of(run: Path, most: int) -> list[str]:
@@ -153,20 +168,42 @@ def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
     )
 
 
+def fixed_job(job: DecodingJob, run: Path) -> DecodingJob:
+    """The same sentences for as many steps as our greedy answers take on average, and our answers of that length."""
+    from bench.decoders import never_ending
+    from seqloom.decoding.settings import DecodingSettings
+    from seqloom.predictor import Predictor
+
+    predictor, steps = Predictor.load(run), mean_steps(job.expected)
+    settings = DecodingSettings(method="greedy", unknown="keep", **never_ending(predictor, steps))
+    texts = Path(job.texts).read_text(encoding="utf-8").splitlines()[: len(job.expected)]
+    answers = predictor.task.translate(predictor.model, texts, settings)
+    return replace(job, steps=steps, expected=[list(one.hypotheses[0].tokens) for one in answers])
+
+
+def mean_steps(answers: Sequence[Sequence[int]]) -> int:
+    """How many symbols answers have on average, end symbols included; at least two."""
+    return max(2, round(statistics.mean(len(answer) + 1 for answer in answers)))
+
+
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All rounds of all decoders and searches."""
     runs = [(options.model, True)] if options.model else []
     runs += [(options.rnn, False)] if options.rnn else []
     jobs: list[tuple[Decoder, DecodingJob]] = []
     missing: dict[str, str] = {}
+    steps = None
     for run, is_transformer in runs:
         say(f"preparing {run}")
         job = prepared_job(run, options.sentences, folder)
-        if is_transformer:
-            decoders, missing = transformer_decoders(run, options.peers, folder)
-        else:
-            decoders = rnn_decoders(run)
-        jobs += [(one, replace(job, model=str(one.model), compute=one.compute)) for one in decoders]
+        peers = [name for name in options.peers if name in PEERS_OF["--model" if is_transformer else "--rnn"]]
+        decoders, absent = transformer_decoders(run, peers, folder) if is_transformer else rnn_decoders(run, peers)
+        missing |= absent
+        fixed = fixed_job(job, run) if any(one.fixed for one in decoders) else job
+        steps = fixed.steps or steps
+        jobs += [
+            (one, replace(fixed if one.fixed else job, model=str(one.model), compute=one.compute)) for one in decoders
+        ]
     found: dict[str, dict[str, list[dict[str, Any]]]] = {one.title: {s: [] for s in SEARCHES} for one, _ in jobs}
     for turn in range(options.rounds):
         for name, beam in SEARCHES.items():
@@ -183,7 +220,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 pace = options.sentences / (one["search"] or one["whole"])
                 say(f"round {turn + 1}  {name:7} {decoder.title}: {pace:,.0f} sentences/s")
     rows = {title: summary(searches, options.sentences) for title, searches in found.items() if title not in missing}
-    return {"sentences": options.sentences, "decoders": rows, "missing": missing}
+    return {"sentences": options.sentences, "fixed_length": steps, "decoders": rows, "missing": missing}
 
 
 def summary(searches: dict[str, list[dict[str, Any]]], sentences: int) -> dict[str, Any]:
@@ -213,29 +250,39 @@ def decode_table(found: dict[str, Any]) -> str:
     for name in SEARCHES:
         header += [f"{name}: sentences/s of the search", f"{name}: of the whole process"]
     header.append("greedy answers equal to seqloom's")
+    fixed = ""
+    if found.get("fixed_length"):
+        fixed = (
+            " JoeyNMT runs the same weights, converted, on symbols, in batches of 64. In the rows of a fixed length "
+            f"the end symbol is impossible: every sentence takes {found['fixed_length']} steps, on either side."
+        )
     return (
         f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer), "
         "medians over the rounds. CTranslate2 gets and gives symbols, with one worker of one thread a core and batches "
         "of 64; Hugging Face and fairseq run the same weights, converted, on symbols; seqloom reads and writes text."
+        f"{fixed}"
     )
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    known = [name for names in PEERS_OF.values() for name in names]
     parser.add_argument("--model", type=Path, help="run of a Transformer")
     parser.add_argument("--rnn", type=Path, help="run of a recurrent model")
-    parser.add_argument("--peers", default="ctranslate2", help="of ctranslate2, hf, fairseq; separated by commas")
+    parser.add_argument("--peers", default="ctranslate2", help=f"of {', '.join(known)}; separated by commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=5000)
     parser.add_argument("--quick", action="store_true", help="one round of 200 sentences: checks the bench")
     parser.add_argument("--write", action="store_true", help="put the table into docs/results.md")
     options = parser.parse_args(given)
     options.peers = [name for name in options.peers.split(",") if name]
-    unknown = [name for name in options.peers if name not in ("ctranslate2", "hf", "fairseq")]
+    unknown = [name for name in options.peers if name not in known]
     if unknown:
-        parser.error(f"--peers takes ctranslate2, hf, fairseq; got {', '.join(unknown)}")
+        parser.error(f"--peers takes {', '.join(known)}; got {', '.join(unknown)}")
     if options.model is None and options.rnn is None:
         parser.error("give --model RUN, --rnn RUN or both")
+    if options.rnn is None and any(name in PEERS_OF["--rnn"] for name in options.peers):
+        parser.error(f"{', '.join(PEERS_OF['--rnn'])} decodes with a recurrent model: give --rnn RUN")
     if options.quick:
         options.rounds, options.sentences = 1, 200
     return options

@@ -5,8 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from bench.peers.converted import NEVER
 from bench.peers.generation import BATCH, DecodingJob, write_result
+from bench.spec import EOS_ID
+
+if TYPE_CHECKING:
+    from seqloom.predictor import Predictor
 
 
 def torch_engine(job: DecodingJob) -> None:
@@ -16,6 +22,26 @@ def torch_engine(job: DecodingJob) -> None:
     _timed(job, Predictor.load(job.model))
 
 
+def fixed_length(job: DecodingJob) -> None:
+    """seqloom on torch, from text to text, where every answer takes `job.steps` steps."""
+    from seqloom.predictor import Predictor
+
+    predictor = Predictor.load(job.model)
+    answers = _timed(job, predictor, **never_ending(predictor, job.steps))
+    early = sum(answer.finished for answer in answers)
+    if early:
+        raise SystemExit(f"{early:,} of {len(answers):,} answers ended before step {job.steps}")
+
+
+def never_ending(predictor: Predictor, steps: int) -> dict[str, Any]:
+    """Make the end impossible for the model, and give the settings with which it still comes, in the last step."""
+    import torch
+
+    with torch.no_grad():
+        predictor.model.output.bias[EOS_ID] = NEVER
+    return {"max_length": steps, "max_ratio": float(steps)}
+
+
 def exported(job: DecodingJob) -> None:
     """seqloom on CTranslate2, from text to text."""
     from seqloom.export.translator import ExportedTranslator
@@ -23,14 +49,16 @@ def exported(job: DecodingJob) -> None:
     _timed(job, ExportedTranslator.load(job.model))
 
 
-def _timed(job: DecodingJob, predictor: object) -> None:
+def _timed(job: DecodingJob, predictor: object, **more: Any) -> list[Any]:
     texts = Path(job.texts).read_text(encoding="utf-8").splitlines()
-    settings = {"method": "greedy"} if job.beam == 1 else {"method": "beam", "beam_size": job.beam}
+    how = {"method": "greedy"} if job.beam == 1 else {"method": "beam", "beam_size": job.beam}
+    settings: dict[str, Any] = {**how, **more}
     predict = predictor.predict  # type: ignore[attr-defined]
     predict(texts[:BATCH], **settings)
     began = time.perf_counter()
-    predict(texts, **settings)
+    answers = predict(texts, **settings)
     write_result(job, time.perf_counter() - began)
+    return list(answers)
 
 
 def ctranslate2(job: DecodingJob) -> None:
@@ -47,7 +75,7 @@ def ctranslate2(job: DecodingJob) -> None:
     write_result(job, seconds)
 
 
-DECODERS = {"torch": torch_engine, "exported": exported, "ctranslate2": ctranslate2}
+DECODERS = {"torch": torch_engine, "fixed": fixed_length, "exported": exported, "ctranslate2": ctranslate2}
 
 
 def main() -> None:

@@ -27,6 +27,12 @@ class Peer:
 
 PEERS: dict[str, Peer] = {
     "plain": Peer("seqloom, plain twins", "bench.peers.seqloom", options=(("plain", "true"),)),
+    "candidates": Peer(
+        "seqloom, 2,000 candidates",
+        "bench.peers.seqloom",
+        options=(("candidates", "2000"),),
+        note="an update chooses among its own symbols and 2,000 drawn ones: an estimate of the loss over all",
+    ),
     "torch": Peer(
         "plain torch loop",
         "bench.peers.torch",
@@ -67,5 +73,15 @@ PEERS: dict[str, Peer] = {
             ),
         ),
         note="its own models and label-smoothed criterion; its LSTM decoder always feeds the attended vector back",
+    ),
+    "joeynmt": Peer(
+        "JoeyNMT 2.3.0",
+        "bench.peers.joeynmt_generate",
+        steps=(
+            # what its model and search import; this importlib_metadata needs nothing but zipp
+            ("importlib_metadata==8.7.0", "matplotlib", "pyyaml", "sentencepiece", "subword-nmt", "tensorboard"),
+            ("--no-deps", "joeynmt==2.3.0"),
+        ),
+        models=(),  # it decodes only
     ),
 }

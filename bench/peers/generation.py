@@ -31,6 +31,7 @@ class DecodingJob:
     compute: str
     result: str
     expected: list[list[int]]  # seqloom's own greedy answers to the first sentences
+    steps: int = 0  # no answer may end before: each takes so many steps; 0: answers end by themselves
 
 
 def read_job() -> DecodingJob:
@@ -55,7 +56,8 @@ def decode(job: DecodingJob, search: Search) -> None:
             batch = order[start : start + BATCH]
             rows = [[*sentences[index], EOS_ID] for index in batch]
             source, lengths = torch.from_numpy(padded(rows)), torch.tensor([len(row) for row in rows])
-            answers.update(zip(batch, search(source, lengths, limit(len(rows[0]))), strict=True))
+            most = job.steps or limit(len(rows[0]))
+            answers.update(zip(batch, search(source, lengths, most), strict=True))
         return [answers[index] for index in range(len(sentences))]
 
     with torch.inference_mode():
@@ -63,6 +65,11 @@ def decode(job: DecodingJob, search: Search) -> None:
         began = time.perf_counter()
         found = run(job.ids)
         seconds = time.perf_counter() - began
+    if job.steps:
+        early = sum(len(answer) != job.steps for answer in found)
+        if early:
+            raise SystemExit(f"{early:,} of {len(found):,} answers do not have {job.steps} symbols")
+        found = [answer[:-1] for answer in found]  # in the last step seqloom must say the end
     same = [ours == theirs for ours, theirs in zip(job.expected, found, strict=False)]
     agreement = sum(same) / max(1, len(same)) if job.beam == 1 else None
     write_result(job, seconds, agreement)
