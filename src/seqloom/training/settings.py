@@ -80,7 +80,7 @@ class TrainingSettings(FittingSettings):
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
     piece_tokens: int = Field(
-        1024, ge=8, description="target symbols computed with at once: larger batches are put together of such pieces"
+        2048, ge=8, description="target symbols computed with at once: larger batches are put together of such pieces"
     )
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
     consistency: float = Field(
