@@ -43,14 +43,6 @@ RNN_MODEL = {
 }
 OURS = Peer("seqloom", "bench.peers.seqloom")
 QUALITY = ("seqloom", "candidates", "plain", "torch")
-SAME_WORK = {  # what everybody does, whatever the recipe does to be good
-    "optimizer": "adam",
-    "learning_rate": 3e-3,
-    "weight_decay": 0.0,
-    "warmup_steps": 800,
-    "consistency": 0.0,
-    "candidates": None,
-}
 
 
 def bench_recipe(model: str, batch_tokens: int, overrides: Sequence[str] = ()) -> Any:
@@ -58,7 +50,6 @@ def bench_recipe(model: str, batch_tokens: int, overrides: Sequence[str] = ()) -
     from seqloom.recipe import find_recipe, load_recipe, read_extended
 
     values = read_extended(find_recipe(BASE))
-    values["training"] = values["training"] | SAME_WORK
     if model == "rnn":
         values = {**values, "model": RNN_MODEL, "training": {**values["training"], "learning_rate": 1e-3}}
     steps = values["training"]["steps"]

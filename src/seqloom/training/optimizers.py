@@ -22,7 +22,8 @@ def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimiz
         optimizer = torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
     elif s.optimizer == "muon":
         matrices = maps_of(model)
-        others = [weight for weight in weights if all(weight is not matrix for matrix in matrices)]
+        maps = set(map(id, matrices))
+        others = [weight for weight in weights if id(weight) not in maps]
         optimizer = Muon(
             matrices,
             others,
