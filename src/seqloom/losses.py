@@ -16,11 +16,13 @@ from torch import Tensor
 
 from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
-from seqloom.kernels.powers import powers
+from seqloom.kernels.powers import narrow_powers, powers
+from seqloom.nn.narrow import NARROW, add_product, narrow, put_product, wide
 from seqloom.nn.plain import suits_a_loop
 
 ROWS_AT_A_TIME = 256
-ALIGNED = 16  # floats
+NARROW_ROWS = 1024  # the weight's gradient is made wide and added up once for so many
+ALIGNED = 64  # bytes
 
 
 class SymbolLoss(NamedTuple):
@@ -49,7 +51,8 @@ def project(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     Where it does not, because the vocabulary has an odd size, the product takes up to 1.6 times as long.
     """
     rows, symbols = features.shape[0], weight.shape[0]
-    room = features.new_empty(rows, -(-symbols // ALIGNED) * ALIGNED)
+    aligned = ALIGNED // features.element_size()
+    room = features.new_empty(rows, -(-symbols // aligned) * aligned)
     logits = room[:, :symbols]
     if bias is None:
         return torch.mm(features, weight.T, out=logits)
@@ -58,16 +61,25 @@ def project(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _whole_rows(logits: Tensor) -> Any:
     """The memory of some rows as one block for a compiled loop, with what follows each row."""
-    return logits.as_strided((logits.shape[0], logits.stride(0)), (logits.stride(0), 1)).numpy()
+    block = logits.as_strided((logits.shape[0], logits.stride(0)), (logits.stride(0), 1))
+    return (block.view(torch.uint16) if block.dtype == NARROW else block).numpy()
 
 
 def powers_in_place(logits: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(logits + bias - largest) where the logits were; the largest and the sum of each row, (rows, 1) each."""
-    if suits_a_loop(logits):
-        largest, sums = logits.new_empty(2, logits.shape[0], 1)
-        offsets = (logits.new_zeros(logits.shape[1]) if bias is None else bias.contiguous()).numpy()
-        powers(_whole_rows(logits), offsets, largest[:, 0].numpy(), sums[:, 0].numpy())
+    """exp(logits + bias - largest) where the logits were; the largest and the sum of each row, (rows, 1) each.
+
+    Of narrow logits the powers are narrow, too; largest and sum are not.
+    """
+    is_narrow = logits.dtype == NARROW
+    if suits_a_loop(logits, NARROW if is_narrow else torch.float32):
+        largest, sums = torch.empty(2, logits.shape[0], 1)
+        offsets = (torch.zeros(logits.shape[1]) if bias is None else bias.contiguous()).numpy()
+        raise_all = narrow_powers if is_narrow else powers
+        raise_all(_whole_rows(logits), offsets, largest[:, 0].numpy(), sums[:, 0].numpy())
         return logits, largest, sums
+    if is_narrow:
+        raised, largest, sums = powers_in_place(logits.float(), bias)
+        return logits.copy_(raised), largest, sums
     if bias is not None:
         logits += bias
     largest = logits.amax(-1, keepdim=True)
@@ -122,6 +134,26 @@ def agreement_in_place(
     return log_sums, other_log_sums, (mean - other_mean)[:, 0]
 
 
+def _add_narrow_pulls(
+    raised: Tensor, features: Tensor, sums: Tensor, grad_weight: Tensor, grad_bias: Tensor | None
+) -> None:
+    """Add what narrow powers (rows, symbols) pull on weight and bias, in one product: of the bias it is another column.
+
+    A product of narrow numbers with a single vector takes several times as long.
+    """
+    size = features.shape[1]
+    shares = features.new_zeros(
+        len(features), size + (ALIGNED // raised.element_size() if grad_bias is not None else 0)
+    )
+    torch.div(features, sums, out=shares[:, :size])
+    if grad_bias is not None:
+        torch.reciprocal(sums, out=shares[:, size : size + 1])
+    pulls = raised.T @ shares.to(raised.dtype)
+    grad_weight += pulls[:, :size]
+    if grad_bias is not None:
+        grad_bias += pulls[:, size]
+
+
 class _ProjectedCrossEntropy(torch.autograd.Function):
     """Gradients are computed on the way forward, chunk by chunk; backward only scales them.
 
@@ -146,49 +178,63 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight) if want_gradient else None
         grad_bias = torch.zeros_like(bias) if want_gradient and bias is not None else None
         nll, gold_sum, apart = features.new_zeros(3).unbind()
-        pairs = max(1, ROWS_AT_A_TIME // 2)
+        table = narrow(weight)
+        is_narrow = table.dtype != weight.dtype
         # A product with a bias writes it into every row first. A compiled pass over the logits adds it on its way.
-        early, late = (None, bias) if suits_a_loop(features) else (bias, None)
+        early, late = (None, bias) if is_narrow or suits_a_loop(features) else (bias, None)
 
-        def gold_of(logits: Tensor, gold: Tensor) -> Tensor:
-            found = logits.gather(1, gold)
+        def logits_of(rows: slice) -> Tensor:
+            logits = project(narrow(features[rows]), table, early)  # (rows, symbols)
+            if of_gold is not None:
+                logits.scatter_add_(1, targets[rows, None], of_gold[rows, None].to(logits.dtype))
+            return logits
+
+        def gold_of(rows: slice, logits: Tensor) -> Tensor:
+            """What the gold symbols got, (rows, 1): never rounded."""
+            gold = targets[rows, None]
+            if is_narrow:
+                found = (features[rows] * F.embedding(targets[rows], weight)).sum(-1, keepdim=True)
+                found = found if of_gold is None else found + of_gold[rows, None]
+            else:
+                found = logits.gather(1, gold)
             return found if late is None else found + late[gold]
 
+        pairs = ROWS_AT_A_TIME if is_narrow else max(1, ROWS_AT_A_TIME // 2)
         for start in range(0, half if consistency else 0, pairs):
             end = min(half, start + pairs)
             twins = (slice(start, end), slice(half + start, half + end))
-            first, second = (project(features[rows], weight, early) for rows in twins)
-            if of_gold is not None:
-                for rows, part in zip(twins, (first, second), strict=True):
-                    part.scatter_add_(1, targets[rows, None], of_gold[rows, None])
-            gold_logits = gold_of(first, targets[twins[0], None]) + gold_of(second, targets[twins[1], None])
+            first, second = (logits_of(rows) for rows in twins)
+            gold_logits = gold_of(twins[0], first) + gold_of(twins[1], second)
+            first, second = wide(first), wide(second)
             one, other, found = agreement_in_place(first, second, consistency / 2, late)
             nll += (one + other - gold_logits).sum()
             gold_sum += gold_logits.sum()
             apart += found.sum()
             for rows, part in zip(twins, (first, second), strict=True):
                 if grad_features is not None and grad_weight is not None:
-                    torch.mm(part, weight, out=grad_features[rows])
-                    grad_weight.addmm_(part.T, features[rows])
                     if grad_bias is not None:
                         grad_bias += part.sum(0)
-        for start in range(0, 0 if consistency else features.shape[0], ROWS_AT_A_TIME):
-            rows = slice(start, start + ROWS_AT_A_TIME)
-            chunk, gold = features[rows], targets[rows, None]
-            logits = project(chunk, weight, early)  # (rows, symbols)
-            if of_gold is not None:
-                logits.scatter_add_(1, gold, of_gold[rows, None])
-            gold_logits = gold_of(logits, gold)
+                    part = part.to(table.dtype)
+                    put_product(grad_features[rows], part, table)
+                    add_product(grad_weight, part.T, narrow(features[rows]))
+        size = NARROW_ROWS if is_narrow else ROWS_AT_A_TIME
+        for start in range(0, 0 if consistency else features.shape[0], size):
+            rows = slice(start, start + size)
+            logits = logits_of(rows)
+            gold_logits = gold_of(rows, logits)
             raised, largest, sums = powers_in_place(logits, late)
             log_sum = largest + sums.log()  # (rows, 1)
             nll += (log_sum - gold_logits).sum()
             gold_sum += gold_logits.sum()
             if grad_features is not None and grad_weight is not None:  # the softmax is raised / sums
-                torch.mm(raised, weight, out=grad_features[rows])
+                put_product(grad_features[rows], raised, table)
                 grad_features[rows] /= sums
-                grad_weight.addmm_(raised.T, chunk / sums)
-                if grad_bias is not None:
-                    grad_bias.addmv_(raised.T, sums.reciprocal()[:, 0])
+                if is_narrow:
+                    _add_narrow_pulls(raised, features[rows], sums, grad_weight, grad_bias)
+                else:
+                    grad_weight.addmm_(raised.T, features[rows] / sums)
+                    if grad_bias is not None:
+                        grad_bias.addmv_(raised.T, sums.reciprocal()[:, 0])
         loss = nll + smoothing * gold_sum
         if grad_features is not None and grad_weight is not None:  # one entry a row: no pass over the logits
             grad_features -= (1 - smoothing) * F.embedding(targets, weight)

@@ -100,21 +100,25 @@ def test_the_kernel_does_what_the_reference_does(
     words=st.lists(st.integers(0, 6), max_size=30),
     window=st.integers(1, 9),
     negatives=st.integers(1, 6),
+    kind=st.sampled_from(["cbow", "skipgram"]),
     seed=st.integers(0, 2**64 - 1),
 )
-def test_the_draws_are_the_same_number_by_number(words: list[int], window: int, negatives: int, seed: int) -> None:
-    plan, _ = plan_of(np.array([90, 40, 9, 5, 4, 4, 1]), "cbow", "negative_sampling", window, True, negatives, False, 0)
+def test_the_draws_are_the_same_number_by_number(
+    words: list[int], window: int, negatives: int, kind: str, seed: int
+) -> None:
+    plan, _ = plan_of(np.array([90, 40, 9, 5, 4, 4, 1]), kind, "negative_sampling", window, True, negatives, False, 0)
+    drawn = negatives if kind == "cbow" else 2 * negatives  # skip-gram: noise for each side of a word
     random = Random(seed)
     kept, spans, noise = reference.draw_sentence(plan, words, random)
     got_kept, got_spans = np.zeros(30, np.int64), np.zeros(30, np.int64)
-    got_noise = np.zeros(30 * negatives, np.int64)
+    got_noise = np.zeros(30 * drawn, np.int64)
     tokens = np.array(words, np.int32)
     length, state = compiled.draw_sentence(
         plan, tokens, 0, len(tokens), np.uint64(seed), got_kept, got_spans, got_noise
     )
     assert (got_kept[:length].tolist(), int(state)) == (kept, random.state)
     assert got_spans[:length].tolist() == spans
-    assert got_noise[: length * negatives].reshape(length, negatives).tolist() == noise
+    assert got_noise[: length * drawn].reshape(length, drawn).tolist() == noise
 
 
 @pytest.mark.parametrize(("score", "count"), [(-95.0, 40), (0.0, 3), (95.0, 40)])

@@ -52,3 +52,54 @@ def powers(logits: np.ndarray, bias: np.ndarray, largest: np.ndarray, sums: np.n
                 total += value
         largest[number] = most
         sums[number] = total
+
+
+@kernel
+def narrow_powers(logits: np.ndarray, bias: np.ndarray, largest: np.ndarray, sums: np.ndarray) -> None:
+    """`powers` of bfloat16 numbers: `logits` are their bits, uint16, which are the upper half of a float32's.
+
+    What is written is rounded to the nearest, of two equally near to the even one; what is summed up is not.
+    """
+    bits, exponents = np.empty(AT_ONCE, np.uint32), np.empty(AT_ONCE, np.int32)
+    values, scales = bits.view(np.float32), exponents.view(np.float32)
+    log2_e, half = np.float32(LOG2_E), np.uint32(16)
+    for number in range(logits.shape[0]):
+        row = logits[number][: bias.shape[0]]
+        most = np.float32(-3.4e38)
+        for start in range(0, row.shape[0], AT_ONCE):
+            end = min(row.shape[0], start + AT_ONCE)
+            part, offsets = row[start:end], bias[start:end]
+            for index in range(part.shape[0]):
+                bits[index] = np.uint32(part[index]) << half
+            for index in range(part.shape[0]):
+                value = values[index] + offsets[index]
+                most = value if value > most else most
+        total = np.float32(0.0)
+        for start in range(0, row.shape[0], AT_ONCE):
+            end = min(row.shape[0], start + AT_ONCE)
+            part, offsets = row[start:end], bias[start:end]
+            for index in range(part.shape[0]):
+                bits[index] = np.uint32(part[index]) << half
+            for index in range(part.shape[0]):
+                power = (values[index] + offsets[index] - most) * log2_e
+                power = power if power > np.float32(-126.0) else np.float32(-126.0)
+                whole = np.int32(power + np.float32(127.0))  # rounds down: it is positive
+                rest = power - (np.float32(whole) - np.float32(127.0))
+                value = np.float32(C5)
+                value = value * rest + np.float32(C4)
+                value = value * rest + np.float32(C3)
+                value = value * rest + np.float32(C2)
+                value = value * rest + np.float32(C1)
+                value = value * rest + np.float32(C0)
+                values[index] = value
+                exponents[index] = whole << np.int32(23)
+            for index in range(part.shape[0]):
+                value = values[index] * scales[index]
+                values[index] = value
+                total += value
+            for index in range(part.shape[0]):
+                whole_bits = bits[index]
+                odd = (whole_bits >> half) & np.uint32(1)
+                part[index] = np.uint16((whole_bits + np.uint32(0x7FFF) + odd) >> half)
+        largest[number] = most
+        sums[number] = total

@@ -1,10 +1,10 @@
 """Skip-gram and CBOW over a part of a text, compiled: negative sampling, hierarchical softmax, softmax, subwords.
 
 `train_part` does what `seqloom.vectors.reference.train_part` does, draw by draw; the formulas are written there. What
-makes it fast: all words of a window meet the same outputs (the word in the middle and its noise, or the nodes of its
-path; Ji et al. 2016), so that two inputs and three outputs at a time share what is loaded; rows are a multiple of eight
-floats; the rows of the next word are asked for while this one is computed with; the loss is one product of
-probabilities, whose logarithm is taken only when it gets small.
+makes it fast: all words on one side of a window meet the same outputs (the word in the middle and that side's noise; or,
+on both sides, the nodes of its path; Ji et al. 2016), so that two inputs and three outputs at a time share what is
+loaded; rows are a multiple of eight floats; the rows of the next word are asked for while this one is computed with; the
+loss is one product of probabilities, whose logarithm is taken only when it gets small.
 
 This module needs Numba when it is imported, so whoever uses it imports it when something is compiled. The compiled code
 is kept beside the module, or in the user's cache where that cannot be written.
@@ -39,6 +39,12 @@ def mixed(state: Any) -> Any:
 
 
 @compiled
+def sides_of(plan):  # type: ignore[no-untyped-def]
+    """How many parts of a window are computed with one after the other, each with noise of its own."""
+    return 1 if plan.cbow or plan.objective != NEGATIVE_SAMPLING else 2
+
+
+@compiled
 def draw_sentence(plan, tokens, start, end, state, kept, spans, noise):  # type: ignore[no-untyped-def]
     """The words of a sentence that stay, their windows and their noise; how many stay, and the state of the draws."""
     length = 0
@@ -48,7 +54,7 @@ def draw_sentence(plan, tokens, start, end, state, kept, spans, noise):  # type:
         if (mixed(state) >> HALF) < plan.keep[word]:
             kept[length] = word
             length += 1
-    words = np.uint64(plan.keep.shape[0])
+    words, drawn = np.uint64(plan.keep.shape[0]), plan.negatives * sides_of(plan)
     for place in range(length):
         span = plan.window
         if plan.dynamic:
@@ -56,17 +62,17 @@ def draw_sentence(plan, tokens, start, end, state, kept, spans, noise):  # type:
             span = 1 + np.int64(((mixed(state) >> HALF) * np.uint64(plan.window)) >> HALF)
         spans[place] = span
         if plan.objective == NEGATIVE_SAMPLING:
-            for number in range(plan.negatives):
+            for number in range(drawn):
                 state += STEP
                 bits = mixed(state)
                 slot = np.int64(((bits >> HALF) * words) >> HALF)
                 stays = (bits & LOW_HALF) < np.uint64(plan.shares[slot])
-                noise[place * plan.negatives + number] = slot if stays else plan.others[slot]
+                noise[place * drawn + number] = slot if stays else plan.others[slot]
     return length, state
 
 
 @compiled
-def choose_outputs(plan, word, place, noise, targets, signs):  # type: ignore[no-untyped-def]
+def choose_outputs(plan, word, noise, targets, signs):  # type: ignore[no-untyped-def]
     """The rows that are to predict `word`, +1 where yes is right and -1 where no is; how many they are.
 
     The lists are filled up to a multiple of three with the first row, whose signs there are 0.
@@ -74,7 +80,7 @@ def choose_outputs(plan, word, place, noise, targets, signs):  # type: ignore[no
     count = 0
     if plan.objective == NEGATIVE_SAMPLING:
         targets[0], signs[0], count = word, np.float32(1.0), 1
-        for number in range(place * plan.negatives, (place + 1) * plan.negatives):
+        for number in range(plan.negatives):
             if noise[number] != word:
                 targets[count], signs[count] = noise[number], np.float32(-1.0)
                 count += 1
@@ -232,7 +238,9 @@ def train_part(plan, tokens, seed, first_rate, last_rate, inputs, outputs):  # t
         for word in range(plan.keep.shape[0]):
             most_outputs = max(most_outputs, plan.path_starts[word + 1] - plan.path_starts[word] + 3)
     kept, spans = np.empty(size, np.int64), np.empty(size, np.int64)
-    noise = np.empty(size * plan.negatives if plan.objective == NEGATIVE_SAMPLING else 0, np.int64)
+    sides = sides_of(plan)
+    drawn = plan.negatives * sides
+    noise = np.empty(size * drawn if plan.objective == NEGATIVE_SAMPLING else 0, np.int64)
     rows, weights = np.empty(most_inputs, np.int64), np.ones(most_inputs, np.float32)
     targets, signs = np.zeros(most_outputs, np.int64), np.zeros(most_outputs, np.float32)
     scores = np.zeros(max((most_inputs + 1) * most_outputs, outputs.shape[0]) + 8, np.float32)
@@ -253,7 +261,7 @@ def train_part(plan, tokens, seed, first_rate, last_rate, inputs, outputs):  # t
             word = kept[middle]
             if middle + 1 < length:
                 if plan.objective == NEGATIVE_SAMPLING:
-                    for number in range((middle + 1) * plan.negatives, (middle + 2) * plan.negatives):
+                    for number in range((middle + 1) * drawn, (middle + 2) * drawn):
                         prefetch_row(outputs, noise[number])
                 elif plan.objective == HIERARCHICAL_SOFTMAX:
                     soon = kept[middle + 1]
@@ -267,46 +275,64 @@ def train_part(plan, tokens, seed, first_rate, last_rate, inputs, outputs):  # t
                     enter(plan, inputs, kept[coming], coming % ring, slots, entered)
             elif middle + window + 1 < length:
                 prefetch_row(inputs, kept[middle + window + 1])
-            count, weight = 0, np.float32(0.0)
-            for other in range(max(0, middle - spans[middle]), min(length, middle + spans[middle] + 1)):
-                if other == middle:
+            for side in range(sides):
+                begin, until = max(0, middle - spans[middle]), min(length, middle + spans[middle] + 1)
+                if sides == 2 and side == 0:
+                    until = middle
+                elif sides == 2:
+                    begin = middle + 1
+                count, weight = 0, np.float32(0.0)
+                for other in range(begin, until):
+                    if other == middle:
+                        continue
+                    rows[count] = other % ring if plan.subwords else kept[other]
+                    if plan.subwords:
+                        neighbour = kept[other]
+                        weights[count] = np.float32(plan.piece_starts[neighbour + 1] - plan.piece_starts[neighbour])
+                    weight += weights[count]
+                    count += 1
+                if count == 0:
                     continue
-                rows[count] = other % ring if plan.subwords else kept[other]
-                if plan.subwords:
-                    neighbour = kept[other]
-                    weights[count] = np.float32(plan.piece_starts[neighbour + 1] - plan.piece_starts[neighbour])
-                weight += weights[count]
-                count += 1
-            if count == 0:
-                continue
-            rows[count] = rows[0]
-            num_targets = 0
-            if plan.objective <= HIERARCHICAL_SOFTMAX:
-                num_targets = choose_outputs(plan, word, middle, noise, targets, signs)
-            if plan.cbow:
-                hidden[0, :] = np.float32(0.0)
-                for one in range(count):
-                    add_row(hidden, 0, weights[one] / weight, source, rows[one])
+                rows[count] = rows[0]
+                num_targets = 0
                 if plan.objective <= HIERARCHICAL_SOFTMAX:
-                    loss, product = update_outputs(
-                        hidden, only, 1, outputs, targets, signs, num_targets, rate, scores, errors, loss, product
-                    )
-                else:
-                    loss += update_all_outputs(hidden, 0, outputs, word, rate, scores, errors, 0)
-                for one in range(count):
-                    add_row(source, rows[one], np.float32(1.0), errors, 0)
-                predictions += 1
-            else:
-                if plan.objective <= HIERARCHICAL_SOFTMAX:
-                    loss, product = update_outputs(
-                        source, rows, count, outputs, targets, signs, num_targets, rate, scores, errors, loss, product
-                    )
-                else:
+                    own = noise[middle * drawn + side * plan.negatives :]
+                    num_targets = choose_outputs(plan, word, own, targets, signs)
+                if plan.cbow:
+                    hidden[0, :] = np.float32(0.0)
                     for one in range(count):
-                        loss += update_all_outputs(source, rows[one], outputs, word, rate, scores, errors, one)
-                for one in range(count):
-                    add_row(source, rows[one], np.float32(1.0), errors, one)
-                predictions += count
+                        add_row(hidden, 0, weights[one] / weight, source, rows[one])
+                    if plan.objective <= HIERARCHICAL_SOFTMAX:
+                        loss, product = update_outputs(
+                            hidden, only, 1, outputs, targets, signs, num_targets, rate, scores, errors, loss, product
+                        )
+                    else:
+                        loss += update_all_outputs(hidden, 0, outputs, word, rate, scores, errors, 0)
+                    for one in range(count):
+                        add_row(source, rows[one], np.float32(1.0), errors, 0)
+                    predictions += 1
+                else:
+                    if plan.objective <= HIERARCHICAL_SOFTMAX:
+                        loss, product = update_outputs(
+                            source,
+                            rows,
+                            count,
+                            outputs,
+                            targets,
+                            signs,
+                            num_targets,
+                            rate,
+                            scores,
+                            errors,
+                            loss,
+                            product,
+                        )
+                    else:
+                        for one in range(count):
+                            loss += update_all_outputs(source, rows[one], outputs, word, rate, scores, errors, one)
+                    for one in range(count):
+                        add_row(source, rows[one], np.float32(1.0), errors, one)
+                    predictions += count
         if plan.subwords:
             for gone in range(max(0, length - 1 - window), length):
                 leave(plan, inputs, kept[gone], gone % ring, slots, entered)

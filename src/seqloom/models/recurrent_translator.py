@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
@@ -26,6 +25,7 @@ from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.fused_decoder import can_decode, decode
 from seqloom.nn.masks import length_mask
+from seqloom.nn.narrow import linear
 from seqloom.nn.recurrent import RecurrentLayer, RecurrentStack, Watch, select_rows
 from seqloom.settings import ModelSettings
 
@@ -303,7 +303,7 @@ class RecurrentTranslator(nn.Module):
             parts = [hidden] if context is None else [hidden, context]
             if self.context_first:
                 parts.append(embedded)
-            hidden = F.linear(torch.cat(parts, -1), self.readout.weight, self.readout.bias).tanh()
+            hidden = linear(torch.cat(parts, -1), self.readout).tanh()
         return self.dropout(hidden)
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from seqloom.nn.cells import GRU, LSTM, Cell, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM
+from seqloom.nn.narrow import add_product, narrow, put_product, wide
 
 sigmoid_pull = torch.ops.aten.sigmoid_backward.grad_input  # pull * s * (1 - s)
 tanh_pull = torch.ops.aten.tanh_backward.grad_input  # pull * (1 - t * t)
@@ -39,24 +40,29 @@ class _Steps:
 
     `gates` (rows of all steps, blocks * hidden) comes in as W x + b and becomes what the nonlinearities gave. `forward`
     moves a state one step on, in place. `backward` turns the gradient of a step's state into that of the state before,
-    in place, and leaves the gradient of W x + b in `pulls`.
+    in place, and leaves the gradient of W x + b in `pulls`. What is kept for products is narrow where they are.
     """
 
     def __init__(self, gates: Tensor, weights: Sequence[Tensor]) -> None:
-        self.gates, self.weight, self.more = gates, weights[0], weights[1:]
+        self.gates, self.weight, self.more = gates, narrow(weights[0]), weights[1:]
         self.size = self.weight.shape[1]
-        self.previous = gates.new_empty(len(gates), self.size)  # the hidden state before each step
+        self.previous = self.weight.new_empty(len(gates), self.size)  # the hidden state before each step
         self.pulls = gates
 
     def start_backward(self) -> None:
         self.pulls = torch.empty_like(self.gates)
 
     def weight_pulls(self) -> list[Tensor]:
-        return [self.pulls.T @ self.previous]
+        return [wide(self.pulls.to(self.weight.dtype).T @ self.previous)]
 
     def _add_past(self, rows: slice, hidden: Tensor) -> Tensor:
         gates = self.gates[rows]
-        return gates.addmm_(self.previous[rows].copy_(hidden), self.weight.T)
+        add_product(gates, self.previous[rows].copy_(hidden), self.weight.T)
+        return gates
+
+    def _pull_past(self, pulls: Tensor, out: Tensor) -> None:
+        """out = pulls U: the gradient of the hidden state before."""
+        put_product(out, pulls.to(self.weight.dtype), self.weight)
 
 
 class _ElmanSteps(_Steps):
@@ -66,7 +72,7 @@ class _ElmanSteps(_Steps):
 
     def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
         pulls = tanh_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
-        torch.mm(pulls, self.weight, out=pull[0])
+        self._pull_past(pulls, pull[0])
 
 
 class _ElmanSigmoidSteps(_Steps):
@@ -75,7 +81,7 @@ class _ElmanSigmoidSteps(_Steps):
 
     def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
         pulls = sigmoid_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
-        torch.mm(pulls, self.weight, out=pull[0])
+        self._pull_past(pulls, pull[0])
 
 
 class _GRUSteps(_Steps):
@@ -90,8 +96,7 @@ class _GRUSteps(_Steps):
 
     def forward(self, rows: slice, state: Sequence[Tensor]) -> None:
         (hidden,), size = state, self.size
-        gates, past = self.gates[rows], torch.mm(hidden, self.weight.T)
-        self.previous[rows].copy_(hidden)
+        gates, past = self.gates[rows], wide(torch.mm(self.previous[rows].copy_(hidden), self.weight.T))
         reset, update, candidate = gates.chunk(3, 1)
         gates[:, : 2 * size].add_(past[:, : 2 * size]).sigmoid_()
         past = torch.add(past[:, 2 * size :], self.more[0], out=self.past[rows])
@@ -109,10 +114,12 @@ class _GRUSteps(_Steps):
         sigmoid_pull(pulls[:, : 2 * size], self.gates[rows, : 2 * size], grad_input=pulls[:, : 2 * size])
         past_pulls = self.past_pulls[rows].copy_(pulls)
         past_pulls[:, 2 * size :].mul_(reset)
-        hidden.copy_(kept.addmm_(past_pulls, self.weight))
+        add_product(kept, past_pulls.to(self.weight.dtype), self.weight)
+        hidden.copy_(kept)
 
     def weight_pulls(self) -> list[Tensor]:
-        return [self.past_pulls.T @ self.previous, self.past_pulls[:, 2 * self.size :].sum(0)]
+        pulls = self.past_pulls.to(self.weight.dtype)
+        return [wide(pulls.T @ self.previous), self.past_pulls[:, 2 * self.size :].sum(0)]
 
 
 class _MemorySteps(_Steps):
@@ -157,7 +164,7 @@ class _LSTMSteps(_MemorySteps):
         sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
         tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate)
-        torch.mm(pulls, self.weight, out=pull[0])
+        self._pull_past(pulls, pull[0])
 
 
 class _PeepholeSteps(_MemorySteps):
@@ -184,7 +191,7 @@ class _PeepholeSteps(_MemorySteps):
         sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
         tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate).addcmul_(of_input, peep[0]).addcmul_(of_forget, peep[1])
-        torch.mm(pulls, self.weight, out=pull[0])
+        self._pull_past(pulls, pull[0])
 
     def weight_pulls(self) -> list[Tensor]:
         input_gate, forget_gate, candidate, _ = self.gates.chunk(4, 1)
@@ -215,7 +222,7 @@ class _CoupledSteps(_MemorySteps):
         sigmoid_pull(of_forget, forget_gate, grad_input=of_forget)
         tanh_pull(cell - cell * forget_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate)
-        torch.mm(pulls, self.weight, out=pull[0])
+        self._pull_past(pulls, pull[0])
 
 
 STEPS: dict[type[Cell], Any] = {
@@ -263,7 +270,7 @@ class _Layer(torch.autograd.Function):
         ctx: Any, inputs: Tensor, packing: Packing, kinds: Sequence[type[Cell]], num_parts: int, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         batch, time, _ = inputs.shape
-        packed = inputs.flatten(0, 1).index_select(0, packing.positions)
+        packed = narrow(inputs.flatten(0, 1).index_select(0, packing.positions))
         share = len(tensors) // len(kinds)
         size = tensors[0].shape[1]
         data = inputs.new_empty(len(packed), len(kinds) * size)
@@ -272,7 +279,8 @@ class _Layer(torch.autograd.Function):
             given = tensors[direction * share : (direction + 1) * share]
             state = [part.index_select(0, packing.order) for part in given[:num_parts]]
             weight_input, bias, *weights = given[num_parts:]
-            run = STEPS[kind](torch.addmm(bias, packed, weight_input.T), weights)
+            weight_input = narrow(weight_input)
+            run = STEPS[kind](wide(torch.addmm(narrow(bias), packed, weight_input.T)), weights)
             shown = data[:, direction * size : (direction + 1) * size]
             for rows in reversed(packing.steps) if direction else packing.steps:
                 running = [part[: rows.stop - rows.start] for part in state]
@@ -301,9 +309,13 @@ class _Layer(torch.autograd.Function):
                 running[0].add_(shown[rows])
                 run.backward(rows, running)
             found += [torch.empty_like(part).index_copy_(0, packing.order, part) for part in pull]
-            found += [run.pulls.T @ packed, run.pulls.sum(0), *run.weight_pulls()]
+            pulls = run.pulls.to(packed.dtype)
+            found += [wide(pulls.T @ packed), run.pulls.sum(0), *run.weight_pulls()]
             if ctx.needs_input_grad[0]:
-                of_inputs = run.pulls @ weight_input if of_inputs is None else of_inputs.addmm_(run.pulls, weight_input)
+                if of_inputs is None:
+                    of_inputs = wide(pulls @ weight_input)
+                else:
+                    add_product(of_inputs, pulls, weight_input)
         if of_inputs is not None:
             padded = of_inputs.new_zeros(ctx.shape[0] * ctx.shape[1], ctx.shape[2])
             of_inputs = padded.index_copy_(0, packing.positions, of_inputs).view(ctx.shape)

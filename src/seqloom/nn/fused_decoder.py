@@ -30,6 +30,7 @@ from seqloom.nn.attention import (
 )
 from seqloom.nn.cells import Cell, State
 from seqloom.nn.fused import STEPS, Packing, pack, tanh_pull, tanh_to
+from seqloom.nn.narrow import add_product, narrow, put_product, wide
 
 
 class _DotLooks:
@@ -150,21 +151,21 @@ class _Decoder(torch.autograd.Function):
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         packing, first = plan.packing, plan.context_first
-        packed = embedded.flatten(0, 1).index_select(0, packing.positions)
+        packed = narrow(embedded.flatten(0, 1).index_select(0, packing.positions))
         state = [part.index_select(0, packing.order) for part in tensors[: plan.num_parts]]
         weight_input, bias, *weights = tensors[plan.num_parts :]
         sizes = packed.shape[1], values.shape[2], state[0].shape[1]
-        of_embedded, of_context, of_fed = weight_input.tensor_split(
+        of_embedded, of_context, of_fed = narrow(weight_input).tensor_split(
             (sizes[0], sizes[0] + (sizes[1] if first else 0)), 1
         )
-        run = STEPS[plan.kind](torch.addmm(bias, packed, of_embedded.T), weights)
+        run = STEPS[plan.kind](wide(torch.addmm(narrow(bias), packed, of_embedded.T)), weights)
         sorted_values, sorted_keys, mask = (part.index_select(0, packing.order) for part in (values, keys, plan.mask))
         look: Any
         if weight_query is None or direction is None:
             look = _DotLooks(len(packed), sorted_values, sorted_keys, mask, plan.scale)
         else:
             look = _AdditiveLooks(len(packed), sorted_values, sorted_keys, mask, weight_query, direction)
-        hiddens = packed.new_empty(len(packed), sizes[2])
+        hiddens = embedded.new_empty(len(packed), sizes[2])
         read = None
         if weight_read is not None and bias_read is not None:
             read = _Readout(weight_read, bias_read, packed if first else None, sizes, kept, packing)
@@ -172,9 +173,9 @@ class _Decoder(torch.autograd.Function):
             running = [part[: rows.stop - rows.start] for part in state]
             if first:
                 context = look.forward(rows, running[0])
-                run.gates[rows].addmm_(context, of_context.T)
+                add_product(run.gates[rows], narrow(context), of_context.T)
             if read is not None and rows.start:
-                run.gates[rows].addmm_(read.before(rows), of_fed.T)
+                add_product(run.gates[rows], narrow(read.before(rows)), of_fed.T)
             run.forward(rows, running)
             hiddens[rows] = running[0]
             if not first:
@@ -196,7 +197,7 @@ class _Decoder(torch.autograd.Function):
         packing, first = plan.packing, plan.context_first
         weight_embedded, weight_context, weight_fed = ctx.parts
         given = [part.flatten(0, 1).index_select(0, packing.positions) for part in of_outputs[:-1]]
-        state = [packed.new_zeros(ctx.state_shape) for _ in range(plan.num_parts)]
+        state = [run.gates.new_zeros(ctx.state_shape) for _ in range(plan.num_parts)]
         for part in (run, look, read):
             if part is not None:
                 part.start_backward()
@@ -211,21 +212,25 @@ class _Decoder(torch.autograd.Function):
                 pull[0].add_(look.backward(rows, of_context))
             run.backward(rows, pull)
             if first:
-                pull[0].add_(look.backward(rows, of_context.addmm_(run.pulls[rows], weight_context)))
+                add_product(of_context, run.pulls[rows].to(packed.dtype), weight_context)
+                pull[0].add_(look.backward(rows, of_context))
             if read is not None:
-                torch.mm(run.pulls[rows], weight_fed, out=read.fed_pull[: rows.stop - rows.start])
-        inputs, of_embedded = [packed], run.pulls @ weight_embedded
+                put_product(read.fed_pull[: rows.stop - rows.start], run.pulls[rows].to(packed.dtype), weight_fed)
+        pulls = run.pulls.to(packed.dtype)
+        inputs, of_embedded = [packed], wide(pulls @ weight_embedded)
         of_read: tuple[Tensor | None, ...] = (None, None)
         if first:
             inputs.append(look.contexts)
         if read is not None:
             inputs.append(read.fed_before())
             seen = [ctx.hiddens, look.contexts] + ([packed] if first else [])
-            of_read = (read.pulls.T @ torch.cat(seen, 1), read.pulls.sum(0))
+            read_pulls = read.pulls.to(packed.dtype)
+            of_read = (wide(read_pulls.T @ torch.cat([part.to(packed.dtype) for part in seen], 1)), read.pulls.sum(0))
             if first:
-                of_embedded.addmm_(read.pulls, read.weight_embedded)
+                add_product(of_embedded, read_pulls, read.weight_embedded)
         of_state = [torch.empty_like(part).index_copy_(0, packing.order, part) for part in state]
-        of_cell = [run.pulls.T @ torch.cat(inputs, 1), run.pulls.sum(0), *run.weight_pulls()]
+        all_inputs = torch.cat([part.to(packed.dtype) for part in inputs], 1)
+        of_cell = [wide(pulls.T @ all_inputs), run.pulls.sum(0), *run.weight_pulls()]
         return (
             None,
             unpacked(of_embedded, packing, ctx.shape),
@@ -250,13 +255,13 @@ class _Readout:
         packing: Packing,
     ) -> None:
         _, context_size, hidden_size = sizes
-        split = weight.tensor_split((hidden_size, hidden_size + context_size), 1)
+        split = narrow(weight).tensor_split((hidden_size, hidden_size + context_size), 1)
         self.weight_hidden, self.weight_context, self.weight_embedded = split
         num_rows = len(packing.positions)
         if embedded is None:
             self.squashed = bias.repeat(num_rows, 1)
         else:
-            self.squashed = torch.addmm(bias, embedded, self.weight_embedded.T)
+            self.squashed = wide(torch.addmm(narrow(bias), embedded, self.weight_embedded.T))
         self.kept = None if kept is None else kept.flatten(0, 1).index_select(0, packing.positions)
         self.features = self.squashed if kept is None else torch.empty_like(self.squashed)
         self.packing = packing
@@ -272,7 +277,9 @@ class _Readout:
         return self.features[self.last.start : self.last.start + rows.stop - rows.start]
 
     def forward(self, rows: slice, hidden: Tensor, context: Tensor) -> None:
-        squashed = self.squashed[rows].addmm_(hidden, self.weight_hidden.T).addmm_(context, self.weight_context.T)
+        squashed = self.squashed[rows]
+        add_product(squashed, hidden.to(self.weight_hidden.dtype), self.weight_hidden.T)
+        add_product(squashed, context.to(self.weight_context.dtype), self.weight_context.T)
         tanh_to(squashed, squashed)
         if self.kept is not None:
             torch.mul(squashed, self.kept[rows], out=self.features[rows])
@@ -284,8 +291,9 @@ class _Readout:
         if self.kept is not None:
             pull.mul_(self.kept[rows])
         pulls = tanh_pull(pull, self.squashed[rows], grad_input=self.pulls[rows])
-        of_hidden.addmm_(pulls, self.weight_hidden)
-        return pulls @ self.weight_context
+        pulls = pulls.to(self.weight_hidden.dtype)
+        add_product(of_hidden, pulls, self.weight_hidden)
+        return wide(pulls @ self.weight_context)
 
     def fed_before(self) -> Tensor:
         """What was fed into each step: nothing into the first."""

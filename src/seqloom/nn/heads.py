@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from seqloom.nn.narrow import narrow, wide
 from seqloom.nn.plain import can_be_compiled
 
 if TYPE_CHECKING:
@@ -156,17 +157,17 @@ class _LookAround(torch.autograd.Function):
         causal: bool,
     ) -> tuple[Tensor, Tensor]:
         batch, time, width = inputs.shape
-        rows = inputs.reshape(-1, width)
-        block = torch.addmm(bias, rows, weight.T).view(batch, time, 3, num_heads, -1)
+        rows, weight, outer_weight = narrow(inputs.reshape(-1, width)), narrow(weight), narrow(outer_weight)
+        block = wide(torch.addmm(narrow(bias), rows, weight.T)).view(batch, time, 3, num_heads, -1)
         if turns is not None:
             _turn_block(block, *turns, 1.0)
         sizes = (batch, num_heads, time, time, block.shape[4])
         context, weights = _looked(sizes, _parts(block), mask, causal)
-        context = context.view(-1, width)
+        context = narrow(context.view(-1, width))
         ctx.save_for_backward(rows, weight, block, weights, context, outer_weight, *(turns or ()))
         ctx.sizes, ctx.causal = sizes, causal
         ctx.set_materialize_grads(False)
-        return torch.addmm(outer_bias, context, outer_weight.T).view(batch, time, -1), block
+        return wide(torch.addmm(narrow(outer_bias), context, outer_weight.T)).view(batch, time, -1), block
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -179,8 +180,9 @@ class _LookAround(torch.autograd.Function):
             pull.zero_()
         else:
             of_output = of_output.reshape(len(rows), -1)
-            of_outer, of_outer_bias = of_output.T @ context, of_output.sum(0)
-            of_context = (of_output @ outer_weight).view(-1).numpy()
+            of_outer_bias, of_output = of_output.sum(0), of_output.to(rows.dtype)
+            of_outer = wide(of_output.T @ context)
+            of_context = wide(of_output @ outer_weight).view(-1).numpy()
             strides = (time * heads * size, size, heads * size)
             out = tuple(numbers for numbers, _ in _parts(pull))
             _look_back(ctx.sizes, _parts(block), ctx.causal, weights, (of_context, strides), out, 3 * heads * size)
@@ -190,8 +192,9 @@ class _LookAround(torch.autograd.Function):
             cosines, sines = angles
             _turn_block(pull, cosines, sines, -1.0)
         pull = pull.view(len(rows), -1)
-        of_inputs = (pull @ weight).view(batch, time, -1)
-        return of_inputs, pull.T @ rows, pull.sum(0), of_outer, of_outer_bias, None, None, None, None
+        of_bias, pull = pull.sum(0), pull.to(rows.dtype)
+        of_inputs = wide(pull @ weight).view(batch, time, -1)
+        return of_inputs, wide(pull.T @ rows), of_bias, of_outer, of_outer_bias, None, None, None, None
 
 
 def look_around_at_once(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from seqloom.nn.attention import attend, scaled_dot_scores
 from seqloom.nn.heads import heads_fit, look_around_at_once, look_at_once
 from seqloom.nn.masks import causal_mask
+from seqloom.nn.narrow import linear
 from seqloom.nn.positions import NoPositions
 
 WatchHeads = Callable[[Tensor], None]  # is given the weights (batch, heads, queries, keys)
@@ -211,7 +212,7 @@ class SelfAttention(nn.Module):
             found = look_around_at_once(inputs, self.project, self.output, self.num_heads, turns, mask, self.causal)
             if found is not None:
                 return found[0], KeysValues(*found[1:])
-        query, keys, values = (split_heads(part, self.num_heads) for part in self.project(inputs).chunk(3, -1))
+        query, keys, values = (split_heads(part, self.num_heads) for part in linear(inputs, self.project).chunk(3, -1))
         offset = 0 if past is None else past.keys.shape[2]
         query, keys = self.positions.rotate(query, offset), self.positions.rotate(keys, offset)
         memory = KeysValues(keys, values)
@@ -230,7 +231,7 @@ class SelfAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             watch=_unseen if watch is None and self.plain else watch,
         )
-        return self.output(join_heads(context)), memory
+        return linear(join_heads(context), self.output), memory
 
 
 class CrossAttention(nn.Module):
@@ -248,7 +249,7 @@ class CrossAttention(nn.Module):
 
     def prepare(self, memory: Tensor) -> KeysValues:
         """(batch, source, size) -> keys and values of all heads."""
-        return KeysValues(*(split_heads(part, self.num_heads) for part in self.memory(memory).chunk(2, -1)))
+        return KeysValues(*(split_heads(part, self.num_heads) for part in linear(memory, self.memory).chunk(2, -1)))
 
     def forward(
         self, inputs: Tensor, memory: KeysValues, mask: Tensor | None, *, watch: WatchHeads | None = None
@@ -260,8 +261,8 @@ class CrossAttention(nn.Module):
         """
         sentences = memory.keys.shape[0]
         grouped = inputs if len(inputs) == sentences else inputs.view(sentences, -1, inputs.shape[2])
-        query = split_heads(self.query(grouped), self.num_heads)
+        query = split_heads(linear(grouped, self.query), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         watch = _unseen if watch is None and self.plain else watch
         context = join_heads(attend_heads(query, memory, mask, dropout=dropout, watch=watch))
-        return self.output(context.view(inputs.shape))
+        return linear(context.view(inputs.shape), self.output)

@@ -15,10 +15,10 @@ def use_plain_paths(module: nn.Module, plain: bool = True) -> None:
             part.plain = plain  # type: ignore[assignment]
 
 
-def suits_a_loop(values: Tensor) -> bool:
-    """Whether a compiled loop, which runs in one thread, is the fast way through these values."""
+def suits_a_loop(values: Tensor, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether a compiled loop over numbers of this type, which runs in one thread, is the fast way through these."""
     one_thread = values.device.type == "cpu" and torch.get_num_threads() == 1
-    return one_thread and values.dtype == torch.float32 and can_compile()
+    return one_thread and values.dtype == dtype and can_compile()
 
 
 def can_be_compiled(values: Tensor) -> bool:

@@ -15,6 +15,7 @@ from seqloom.nn.bending import bent_at_once
 from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.multihead import CrossAttention, KeysValues, SelfAttention, WatchHeads
+from seqloom.nn.narrow import linear
 from seqloom.nn.positions import POSITIONS, NoPositions
 
 WatchLayers = Callable[[str, Tensor], None]  # is given "0.self" or "0.cross" and weights (batch, heads, queries, keys)
@@ -45,13 +46,13 @@ class FeedForward(nn.Module):
             found = bent_at_once(inputs, self.inner, self.outer, self.kind)
             if found is not None:
                 return found
-        inner = self.inner(inputs)
+        inner = linear(inputs, self.inner)
         if self.gated:  # Shazeer 2020: f(W x) * (V x)
             gate, value = inner.chunk(2, -1)
             inner = self.activation(gate) * value
         else:
             inner = self.activation(inner)
-        return self.outer(self.dropout(inner))
+        return linear(self.dropout(inner), self.outer)
 
 
 FEED_FORWARDS: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {

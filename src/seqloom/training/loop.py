@@ -29,6 +29,7 @@ from seqloom.errors import RunError, Stopped
 from seqloom.evaluation.metrics import METRICS
 from seqloom.losses import SymbolLoss
 from seqloom.machine import num_cores
+from seqloom.nn.narrow import has_narrow_products, narrow_products
 from seqloom.training.checkpoints import (
     average_weights,
     checkpoints_in,
@@ -164,6 +165,7 @@ class Learner:
         self.model, self.work, self.settings, self.team, self.seed = model, work, s, team, seed
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
+        self.narrow = multiplies_narrow(s)
 
     def gradients(self, batches: Sequence[Batch], step: int) -> tuple[float, list[Tensor]]:
         """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss, and they."""
@@ -174,7 +176,8 @@ class Learner:
         total = 0.0
         for batch in batches:
             for piece in self._pieces(batch):
-                loss = self.work.loss(self.model, piece)
+                with narrow_products(self.narrow):
+                    loss = self.work.loss(self.model, piece)
                 (loss.loss / num_tokens).backward()
                 total += float(loss.nll)
         return self.team.add_up(self.weights, total)
@@ -200,6 +203,11 @@ class Learner:
             group["lr"] = rate
         self.optimizer.step()
         return found
+
+
+def multiplies_narrow(s: FittingSettings) -> bool:
+    """Whether matrix products multiply bfloat16 numbers: as the settings say, else where that is faster."""
+    return s.precision == "bfloat16" or (s.precision is None and not s.plain and has_narrow_products())
 
 
 def _seed_of(seed: int, step: int, rank: int) -> int:
@@ -271,7 +279,8 @@ def fit(
     last_log, last_log_step = time.monotonic(), at.step
     if not at.step:
         parameters = sum(weight.numel() for weight in learner.weights)
-        journal.write("start", parameters=parameters, threads=at.threads, processes=at.processes)
+        precision = "bfloat16" if learner.narrow else "float32"
+        journal.write("start", parameters=parameters, threads=at.threads, processes=at.processes, precision=precision)
 
     def checkpoint() -> None:
         at.seconds = time.monotonic() - began

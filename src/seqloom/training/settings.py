@@ -56,6 +56,11 @@ class FittingSettings(Settings):
         None, ge=1, le=64, description="that train together on this machine (default: the faster of one and one a core)"
     )
     log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
+    precision: Literal["bfloat16", "float32"] | None = Field(
+        None,
+        description="of the numbers that matrix products multiply in training; sums, weights and everything else are "
+        "float32 (default: bfloat16 where the processor has instructions for it)",
+    )
     plain: bool = Field(False, description="use the readable reference of every fast path")
 
     @model_validator(mode="after")
@@ -68,6 +73,8 @@ class FittingSettings(Settings):
             raise ValueError(f"moving_average and average: {self.average} are two ways to one end; choose one")
         if self.learning_rate < self.min_learning_rate:
             raise ValueError("min_learning_rate must not be above learning_rate")
+        if self.plain and self.precision == "bfloat16":
+            raise ValueError("plain: true computes in float32; leave precision: bfloat16 out")
         return self
 
     def num_pieces(self, num_tokens: int) -> int:

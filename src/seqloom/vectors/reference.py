@@ -97,14 +97,23 @@ def draw_noise(plan: Plan, random: Random) -> int:
     return slot if bits & 0xFFFFFFFF < int(plan.shares[slot]) else int(plan.others[slot])
 
 
+def sides_of(plan: Plan) -> int:
+    """How many parts of a window are computed with one after the other, each with noise of its own.
+
+    Words that share their noise share their mistakes: with one noise for a whole window, skip-gram's analogies came out
+    a little worse than with one for each word, as word2vec has it. With one for each side they do not.
+    """
+    return 1 if plan.cbow or plan.objective != NEGATIVE_SAMPLING else 2
+
+
 def draw_sentence(plan: Plan, words: list[int], random: Random) -> tuple[list[int], list[int], list[list[int]]]:
-    """The words that stay after subsampling, the window of each, and for negative sampling the noise of each."""
+    """The words that stay after subsampling, the window of each, and for negative sampling the noise of each side."""
     kept = [word for word in words if random.bits() >> 32 < int(plan.keep[word])]
     spans, noise = [], []
     for _ in kept:
         spans.append(1 + random.below(plan.window) if plan.dynamic else plan.window)
         if plan.objective == NEGATIVE_SAMPLING:
-            noise.append([draw_noise(plan, random) for _ in range(plan.negatives)])
+            noise.append([draw_noise(plan, random) for _ in range(sides_of(plan) * plan.negatives)])
     return kept, spans, noise
 
 
@@ -166,7 +175,7 @@ def train_sentence(
 ) -> tuple[float, int]:
     """One sentence. Gives its summed loss and the number of predictions.
 
-    Skip-gram: each neighbour predicts the word in the middle, all with the same noise (Ji et al. 2016).
+    Skip-gram: each neighbour predicts the word in the middle, those on one side with the same noise (Ji et al. 2016).
     CBOW: the mean of the neighbours predicts it, and each neighbour gains what the mean is to gain, as in word2vec and
     fastText (the true gradient would be divided by their number).
     Subwords: a word is the mean of its rows, taken when it comes within the widest window of the middle; what it gains
@@ -188,22 +197,24 @@ def train_sentence(
             for place in range(middle + plan.window if middle else 0, min(len(kept), middle + plan.window + 1)):
                 inside[place] = inputs[pieces[place]].mean(0)
                 entered[place] = inside[place].copy()
-        around = range(max(0, middle - spans[middle]), min(len(kept), middle + spans[middle] + 1))
-        places = [place for place in around if place != middle]
-        if not places:
-            continue
-        vectors = np.stack([inside[place] if plan.subwords else inputs[kept[place]] for place in places])
-        if plan.cbow:
-            weights = np.array([len(pieces[place]) for place in places], np.float32)
-            vectors = (weights / weights.sum() @ vectors)[None]
-        errors, part = predict(plan, vectors, outputs, word, noise[middle] if noise else [], rate)
-        for place, error in zip(places, np.broadcast_to(errors, (len(places), errors.shape[1])), strict=True):
-            if plan.subwords:
-                inside[place] += error
-            else:
-                inputs[kept[place]] += error
-        loss += part
-        predictions += len(vectors)
+        before = range(max(0, middle - spans[middle]), middle)
+        after = range(middle + 1, min(len(kept), middle + spans[middle] + 1))
+        for side, places in enumerate([[*before, *after]] if sides_of(plan) == 1 else [[*before], [*after]]):
+            if not places:
+                continue
+            vectors = np.stack([inside[place] if plan.subwords else inputs[kept[place]] for place in places])
+            if plan.cbow:
+                weights = np.array([len(pieces[place]) for place in places], np.float32)
+                vectors = (weights / weights.sum() @ vectors)[None]
+            own = noise[middle][side * plan.negatives :][: plan.negatives] if noise else []
+            errors, part = predict(plan, vectors, outputs, word, own, rate)
+            for place, error in zip(places, np.broadcast_to(errors, (len(places), errors.shape[1])), strict=True):
+                if plan.subwords:
+                    inside[place] += error
+                else:
+                    inputs[kept[place]] += error
+            loss += part
+            predictions += len(vectors)
     for place in list(inside):
         leave(place)
     return loss, predictions
