@@ -154,5 +154,7 @@ def test_rows_in_reverse() -> None:
 def test_settings_that_contradict() -> None:
     with pytest.raises(ValidationError, match="with characters there is none"):
         BidirectionalLanguageModelSettings(tie=True, characters={})  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="pretrained needs an embedding of words"):
+        BidirectionalLanguageModelSettings(pretrained={"text": "vectors.txt"}, characters={})  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match="filters"):
         BidirectionalLanguageModelSettings(characters={"filters": [[0, 5]]})  # type: ignore[arg-type]

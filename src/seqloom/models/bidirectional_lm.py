@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.running import TextBatch
+from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.nn.characters import CharacterEncoder
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding
@@ -52,10 +53,16 @@ class BidirectionalLanguageModelSettings(ModelSettings):
     tie: bool = Field(False, description="the output layer is the embedding (not with characters)")
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="on word vectors, between layers, before the output layer")
 
+    pretrained: TextVectorsSettings | None = Field(
+        None, description="vectors that the embedding starts from (not with characters)"
+    )
+
     @model_validator(mode="after")
     def _fits(self) -> BidirectionalLanguageModelSettings:
         if self.tie and self.characters is not None:
             raise ValueError("tie needs an embedding of words; with characters there is none")
+        if self.pretrained is not None and self.characters is not None:
+            raise ValueError("pretrained needs an embedding of words; with characters there is none: leave one out")
         return self
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.running import TextBatch
+from seqloom.models.pretrained import TextVectorsSettings
 from seqloom.models.transformer_translator import TransformerSettings
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
@@ -55,6 +56,8 @@ class MaskedLanguageModelSettings(TransformerSettings):
     context: int = Field(256, ge=1, le=100_000, description="most symbols that are read together")
     tie: bool = Field(True, description="the output layer is the embedding")
     hidden: float = Field(0.15, gt=0.0, lt=1.0, description="share of symbols that must be guessed")
+
+    pretrained: TextVectorsSettings | None = Field(None, description="vectors that the embedding starts from")
 
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> MaskedLanguageModelSettings:
