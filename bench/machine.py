@@ -1,6 +1,6 @@
 """What this machine can do: how fast it multiplies matrices of a model's own shapes, and what it is.
 
-    python -m bench.machine SHAPES.json      prints seconds a step would need if it were matrix products alone
+    python -m bench.machine SHAPES.json DTYPE      prints seconds a step would need if it were matrix products alone
 
 Both ways to use the cores are measured, one process with all threads and one process a core, and the faster counts.
 Each product is timed whole and in blocks of rows, with its result in memory that is there already; the faster counts.
@@ -66,15 +66,17 @@ def seconds_of(call: Callable[[], Any], least: float = 0.02, blocks: int = 5) ->
     return statistics.median(found)
 
 
-def product_seconds(product: Product) -> float:
+def product_seconds(product: Product, dtype: str) -> float:
     """Seconds that the floating-point operations of one product take, forward and both gradients."""
     import torch
+
+    kind = getattr(torch, dtype)
 
     def rate(rows: int, inner: int, columns: int) -> float:
         """Operations a second."""
         shape = (product.batch,) if product.batch > 1 else ()
-        left, right = torch.randn(*shape, rows, inner), torch.randn(*shape, inner, columns)
-        out = torch.empty(*shape, rows, columns)
+        left, right = torch.randn(*shape, rows, inner).to(kind), torch.randn(*shape, inner, columns).to(kind)
+        out = torch.empty(*shape, rows, columns, dtype=kind)
         best = seconds_of(lambda: torch.matmul(left, right, out=out))
         if not shape and rows >= 2 * ROWS_AT_A_TIME:
             parts = list(zip(left.split(ROWS_AT_A_TIME), out.split(ROWS_AT_A_TIME), strict=True))
@@ -91,26 +93,26 @@ def product_seconds(product: Product) -> float:
     return third / rate(m, k, n) + third / rate(m, n, k) + third / rate(k, m, n)
 
 
-def step_seconds(products: Sequence[Product]) -> float:
+def step_seconds(products: Sequence[Product], dtype: str) -> float:
     """Seconds that all products of a step need in this process."""
-    return sum(product_seconds(product) for product in products)
+    return sum(product_seconds(product, dtype) for product in products)
 
 
-def measured_rate(products: Sequence[Product], folder: Path) -> dict[str, float]:
+def measured_rate(products: Sequence[Product], folder: Path, dtype: str = "float32") -> dict[str, float]:
     """GFLOP/s over the products of a step: one process with all threads, and one a core; `best` of both."""
     shapes = folder / "shapes.json"
     shapes.write_text(json.dumps(products), encoding="utf-8")
     flop, cores = sum(product.flop for product in products), num_cores()
-    found = {"one process": _rates(shapes, flop, 1, cores)}
+    found = {"one process": _rates(shapes, flop, dtype, 1, cores)}
     if cores > 1:
-        found[f"{cores} processes"] = _rates(shapes, flop, cores, 1)
+        found[f"{cores} processes"] = _rates(shapes, flop, dtype, cores, 1)
     return {**found, "best": max(found.values())}
 
 
-def _rates(shapes: Path, flop: float, processes: int, threads: int) -> float:
+def _rates(shapes: Path, flop: float, dtype: str, processes: int, threads: int) -> float:
     """GFLOP/s of so many processes together, all at once."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "bench.machine", str(shapes)]
+    command = [sys.executable, "-m", "bench.machine", str(shapes), dtype]
     started = [
         subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(processes)
@@ -121,7 +123,7 @@ def _rates(shapes: Path, flop: float, processes: int, threads: int) -> float:
 
 def main() -> None:
     products = [Product(*values) for values in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))]
-    print(step_seconds(products))
+    print(step_seconds(products, sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ def own_followers(before: list[int]) -> list[int]:
 
 
 def without_chance(**training: Any) -> dict[str, Any]:
-    recipe = tiny_recipe(**training)
+    """Nothing is dropped, and products are rounded as little as can be."""
+    recipe = tiny_recipe(precision="float32", **training)
     recipe["model"]["dropout"] = 0.0
     return recipe
 
@@ -111,6 +113,66 @@ def test_a_crashed_team_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: py
     train(tmp_path / "run", resume=True)
     assert same(tmp_path / "run", tmp_path / "whole")
     assert not own_followers(before)
+
+
+def transformer_recipe(**training: Any) -> dict[str, Any]:
+    sizes = {"size": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward_size": 24}
+    return {**tiny_recipe(**training), "model": {"kind": "transformer_translator", **sizes, "dropout": 0.3}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe_of", [tiny_recipe, transformer_recipe])
+@pytest.mark.parametrize("more", [{}, {"candidates": 30}, {"scheduled_sampling": 0.5}, {"consistency": 1.0}])
+def test_threads_and_processes_give_the_same_bits(recipe_of: Any, more: dict[str, Any], tmp_path: Path) -> None:
+    """Each has its part of every batch and its own random numbers, whatever it is."""
+    train(recipe_of(processes=2, **more), tmp_path / "processes")
+    train(recipe_of(workers=2, **more), tmp_path / "threads")
+    assert same(tmp_path / "processes", tmp_path / "threads")
+    found = next(iter(read_journal(tmp_path / "threads" / "journal.jsonl")))
+    assert (found["processes"], found["workers"]) == (1, 2)
+
+
+@pytest.mark.slow
+def test_threads_of_processes_give_the_same_bits(tmp_path: Path) -> None:
+    """Two processes of two threads divide a batch as one process of four threads does, but sums are taken in pairs."""
+    train(without_chance(processes=2, workers=2), tmp_path / "both")
+    train(without_chance(workers=4), tmp_path / "threads")
+    for (key, expected), found in zip(
+        weights_of(tmp_path / "threads").items(), weights_of(tmp_path / "both").values(), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-4, msg=key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_crashed_threads_resume_to_the_same_bits(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever thread fails: its error is told, and no other is left."""
+    recipe = tiny_recipe(workers=2, moving_average=0.9, average=1)
+    train(recipe, tmp_path / "whole")
+    original, count = TranslationWork.loss, 0
+
+    def loss(self: TranslationWork, *arguments: Any) -> Any:
+        nonlocal count
+        if threading.current_thread().name.startswith("hand") == bool(number):
+            count += 1
+            if count == 20:
+                raise MemoryError
+        return original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TranslationWork, "loss", loss)
+        with pytest.raises(MemoryError):
+            train(recipe, tmp_path / "run")
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("hand")]
+    train(tmp_path / "run", resume=True)
+    assert same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_threads_are_refused_what_torch_draws_for_all_of_them(tmp_path: Path) -> None:
+    recipe = transformer_recipe(workers=2)
+    recipe["model"]["attention_dropout"] = 0.1
+    with pytest.raises(UserError, match=r"training.workers: .* use training.processes instead"):
+        train(recipe, tmp_path / "run")
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -201,22 +263,23 @@ def test_the_faster_is_measured_once_and_kept(
     assert "a step takes" in capsys.readouterr().err
     (kept,) = (tmp_path / "cache" / "paces").iterdir()
     found = json.loads(kept.read_text())
-    assert found["seconds"].keys() == {"1", "2"}
+    assert len(found["seconds"]) == 2
     started = next(iter(read_journal(tmp_path / "first" / "journal.jsonl")))
-    assert started["processes"] == found["processes"]
-    kept.write_text(json.dumps({"processes": 3 - found["processes"]}))  # the other one, next time
+    assert (started["processes"], started["workers"]) == (1, found["workers"])
+    kept.write_text(json.dumps({"processes": 1, "workers": 3 - found["workers"]}))  # the other one, next time
     train(recipe, tmp_path / "second")
     assert "a step takes" not in capsys.readouterr().err
-    assert next(iter(read_journal(tmp_path / "second" / "journal.jsonl")))["processes"] == 3 - found["processes"]
+    assert next(iter(read_journal(tmp_path / "second" / "journal.jsonl")))["workers"] == 3 - found["workers"]
 
 
 def test_what_is_not_measured(tmp_path: Path) -> None:
     def settings(**given: Any) -> TrainingSettings:
         return TrainingSettings(steps=10, **given)
 
-    assert _decided(settings(processes=3), tmp_path, cores=2) == 3
-    assert _decided(settings(threads=2), tmp_path, cores=2) == 1
-    assert _decided(settings(), tmp_path, cores=1) == 1
+    assert _decided(settings(processes=3), tmp_path, cores=2) == (3, 1)
+    assert _decided(settings(workers=3), tmp_path, cores=2) == (1, 3)
+    assert _decided(settings(threads=2), tmp_path, cores=2) == (1, 1)
+    assert _decided(settings(), tmp_path, cores=1) == (1, 1)
     assert _decided(settings(), tmp_path, cores=2) is None
 
 

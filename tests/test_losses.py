@@ -263,7 +263,7 @@ def test_projected_rows_are_aligned_and_right(symbols: int, bias: bool) -> None:
     logits = losses.project(features, weight, offset)
     torch.testing.assert_close(logits, F.linear(features, weight, offset))
     assert logits.shape == (5, symbols)
-    assert logits.stride(0) % losses.ALIGNED == 0
+    assert logits.stride(0) * logits.element_size() % losses.ALIGNED == 0
     assert torch.equal(logits, logits.contiguous())
     raised, largest, sums = losses.powers_in_place(logits.clone(memory_format=torch.preserve_format))
     padded = losses.powers_in_place(logits)

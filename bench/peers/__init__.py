@@ -33,6 +33,12 @@ PEERS: dict[str, Peer] = {
         options=(("candidates", "2000"),),
         note="an update chooses among its own symbols and 2,000 drawn ones: an estimate of the loss over all",
     ),
+    "float32": Peer(
+        "seqloom, float32",
+        "bench.peers.seqloom",
+        options=(("precision", "float32"),),
+        note="its matrix products multiply float32 numbers, as those of everybody not marked otherwise",
+    ),
     "torch": Peer(
         "plain torch loop",
         "bench.peers.torch",
@@ -44,6 +50,12 @@ PEERS: dict[str, Peer] = {
         models=("rnn",),
         options=(("decoder", "whole"),),
         note="the decoder is one nn.LSTM over the whole target, with attention after it",
+    ),
+    "torch-bf16": Peer(
+        "plain torch loop, bfloat16",
+        "bench.peers.torch",
+        options=(("decoder", "whole"), ("precision", "bfloat16")),
+        note="the same (recurrent: with nn.LSTM) under torch.autocast, which makes products bfloat16",
     ),
     "hf": Peer(
         "Hugging Face transformers 5.22.2",

@@ -97,6 +97,7 @@ def main() -> None:
         "parameters": sum(weight.numel() for weight in predictor.model.parameters()),
         "threads": start["threads"],
         "processes": processes,
+        "precision": start["precision"],
         "validation_loss": next(line["loss"] for line in journal if line["event"] == "validation"),
     }
     if job.profile:

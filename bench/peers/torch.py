@@ -115,15 +115,18 @@ def main() -> None:
     else:
         model = TorchRNN(job.sizes, stepped=job.options.get("decoder") != "whole")
 
+    narrow = job.options.get("precision") == "bfloat16"
+
     def loss(batch: TorchBatch, smoothing: float) -> Tensor:
-        logits = model(batch)
-        return F.cross_entropy(
-            logits.flatten(0, 1),
-            batch.target_out.flatten(),
-            ignore_index=PAD_ID,
-            reduction="sum",
-            label_smoothing=smoothing,
-        )
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrow and model.training):
+            logits = model(batch)
+            return F.cross_entropy(
+                logits.flatten(0, 1),
+                batch.target_out.flatten(),
+                ignore_index=PAD_ID,
+                reduction="sum",
+                label_smoothing=smoothing,
+            )
 
     train(job, model, loss)
 

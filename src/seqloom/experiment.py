@@ -86,8 +86,8 @@ def train(
     # fit
     if outside is not None:
         outside.wait()
-    with outside or gathered(recipe, model, work, run) as team:
-        done = fit(model, work, recipe.training, run, resume=resume, team=team, seed=recipe.seed)
+    with gathered(recipe, model, work, run, outside) as (team, workers):
+        done = fit(model, work, recipe.training, run, resume=resume, team=team, workers=workers, seed=recipe.seed)
 
     # save
     save_model(run / "model", recipe, task, model, done)

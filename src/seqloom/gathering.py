@@ -1,8 +1,9 @@
-"""Who trains a run: one process with all threads, one process a core, or the processes that a launcher started.
+"""Who trains a run: all threads on one product, a thread or a process a core, or the processes of a launcher.
 
-The better of the first two is measured once for a model and a machine; the choice is kept, so that a run repeated is
-the same run. A launcher (`torchrun`, or whatever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT) has decided: the
-process of rank 0 leads, the others follow; all must see the same run folder.
+One thread a core with a part of every batch, or one process where the work does not fit threads, is compared with all
+threads on one product, once for a model and a machine; the choice is kept, so that a run repeated is the same run. A
+launcher (`torchrun`, or whatever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT) has decided: the process of rank 0
+leads, the others follow; all must see the same run folder.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -70,61 +71,96 @@ def launched() -> JoinedTeam | None:
     return JoinedTeam(int(os.environ["RANK"]), int(size))
 
 
+class Way(NamedTuple):
+    """How the cores of a machine are used: processes, and threads of each that compute with a part of a batch."""
+
+    processes: int = 1
+    workers: int = 1
+
+    def __str__(self) -> str:
+        if self.workers > 1:
+            return f"{self.workers} threads with a part of the batch each"
+        return f"{self.processes} processes" if self.processes > 1 else "all threads on one product"
+
+
 @contextmanager
-def gathered(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path) -> Iterator[Team]:
-    """Those who train, for as long as they do."""
+def gathered(
+    recipe: Recipe, model: torch.nn.Module, work: Any, run: Path, outside: JoinedTeam | None = None
+) -> Iterator[tuple[Team, int]]:
+    """Those who train, for as long as they do: a team of processes, and the workers of each.
+
+    `outside` is the team that a launcher started.
+    """
     s, cores = recipe.training, num_cores()
-    size = _decided(s, run, cores)
-    torch.set_num_threads(s.threads or cores)
-    if size is None:
-        size = _measured(recipe, model, work, run, min(cores, MOST, getattr(s, "rows", MOST)))
-    if size == 1:
-        yield Team()
+    if outside is not None:
+        with outside:
+            yield outside, s.divided or 1
         return
-    with _led(s, run, size) as team:
-        yield team
+    way = _decided(s, run, cores)
+    torch.set_num_threads(s.threads or cores)
+    if way is None:
+        way = _measured(recipe, model, work, run, min(cores, MOST, getattr(s, "rows", MOST)))
+    if way.workers > 1 and not work.fits_threads(model):
+        raise UserError(
+            "training.workers: what torch drops of attention weights (model.attention_dropout), and what plain: true "
+            "drops, is drawn for all threads at once, and no run could be repeated; use training.processes instead"
+        )
+    torch.set_num_threads(s.threads or max(1, cores // (way.processes * way.workers)))
+    if way.processes == 1:
+        yield Team(), way.workers
+        return
+    with _led(run, way) as team:
+        yield team, way.workers
 
 
-def _decided(s: FittingSettings, run: Path, cores: int) -> int | None:
-    """The number of processes, where there is nothing to measure."""
-    if s.processes is not None:
-        return s.processes
+def _decided(s: FittingSettings, run: Path, cores: int) -> Way | None:
+    """How many, where there is nothing to measure."""
+    if s.processes is not None or s.divided is not None:
+        return Way(s.processes or 1, s.divided or 1)
     found = checkpoints_in(run)
     if found:  # a run goes on as it began: sums divided otherwise would round differently
-        return int(read_json(found[-1].folder / "state.json").get("processes", 1))
-    return 1 if s.threads is not None or cores == 1 else None
+        state = read_json(found[-1].folder / "state.json")
+        return Way(int(state.get("processes", 1)), int(state.get("workers", 1)))
+    return Way() if s.threads is not None or cores == 1 else None
 
 
-def _led(s: FittingSettings, run: Path, size: int) -> LedTeam:
-    torch.set_num_threads(s.threads or max(1, num_cores() // size))
-    return LedTeam(size, [sys.executable, "-m", "seqloom.follower", str(run.resolve())], torch.get_num_threads())
+def _led(run: Path, way: Way) -> LedTeam:
+    """Processes with as many threads as this one has now."""
+    command = [sys.executable, "-m", "seqloom.follower", str(run.resolve())]
+    return LedTeam(way.processes, command, torch.get_num_threads())
 
 
-def _measured(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path, several: int) -> int:
-    """One process or `several`: whichever takes less time for a step."""
-    s, kept = recipe.training, _kept(recipe, several)
+def _measured(recipe: Recipe, model: torch.nn.Module, work: Any, run: Path, several: int) -> Way:
+    """All threads on one product, or a part of the batch for each: whichever takes less time for a step."""
+    s, together = recipe.training, Way(workers=several) if work.fits_threads(model) else Way(processes=several)
+    kept = _kept(recipe, together)
     if several == 1:
-        return 1
+        return Way()
     if kept.is_file():
-        return int(read_json(kept)["processes"])
-    if _planned_seconds(s, work, seconds_a_step(model, work, s, Team(), 2)) < WORTH_MEASURING:
-        return 1
-    alone = seconds_a_step(model, work, s, Team())
-    with _led(s, run, several) as team:
-        together = seconds_a_step(model, work, s, team)
-    torch.set_num_threads(num_cores())
-    chosen = several if together < CLEARLY * alone else 1
-    say(f"a step takes {alone:.3f} s in one process and {together:.3f} s in {several}: training in {chosen}")
-    write_atomically(kept, json.dumps({"processes": chosen, "seconds": {"1": alone, str(several): together}}))
+        found = read_json(kept)
+        return Way(int(found["processes"]), int(found["workers"]))
+    if _planned_seconds(s, work, seconds_a_step(model, work, s, Team(), rehearsed=2)) < WORTH_MEASURING:
+        return Way()
+    seconds = {Way(): seconds_a_step(model, work, s, Team())}
+    torch.set_num_threads(s.threads or max(1, num_cores() // several))
+    if together.workers > 1:
+        seconds[together] = seconds_a_step(model, work, s, Team(), together.workers)
+    else:
+        with _led(run, together) as team:
+            seconds[together] = seconds_a_step(model, work, s, team)
+    chosen = together if seconds[together] < CLEARLY * seconds[Way()] else Way()
+    told = ", ".join(f"{took:.3f} s with {way}" for way, took in seconds.items())
+    say(f"a step takes {told}: training with {chosen}")
+    write_atomically(kept, json.dumps({**chosen._asdict(), "seconds": list(seconds.values())}))
     return chosen
 
 
-def _kept(recipe: Recipe, several: int) -> Path:
+def _kept(recipe: Recipe, together: Way) -> Path:
     """Where the choice for this model on this machine is kept."""
     s = recipe.training
     sizes = {name: getattr(s, name, None) for name in ("batch_tokens", "batching", "rows", "length")}
     what: list[Any] = [recipe.model.model_dump_json(), recipe.text.model_dump_json()]
-    what += [sizes, s.accumulate, s.plain, several]
+    what += [sizes, s.accumulate, s.plain, s.precision, together]
     what += [platform.node(), platform.machine(), torch.__version__, seqloom.__version__]
     name = hashlib.blake2b("\n".join(map(str, what)).encode(), digest_size=16).hexdigest()
     return cache_folder() / "paces" / f"{name}.json"

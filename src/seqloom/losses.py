@@ -17,6 +17,7 @@ from torch import Tensor
 from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.powers import narrow_powers, powers
+from seqloom.nn.drawing import own_generator
 from seqloom.nn.narrow import NARROW, add_product, narrow, put_product, wide
 from seqloom.nn.plain import suits_a_loop
 
@@ -310,7 +311,9 @@ class SampledCrossEntropy:
 
     def draw(self) -> Tensor:
         """Symbols, with repetition."""
-        found = torch.searchsorted(self.ends, torch.rand(self.num_drawn, dtype=torch.float64))
+        found = torch.searchsorted(
+            self.ends, torch.rand(self.num_drawn, dtype=torch.float64, generator=own_generator())
+        )
         return found.clamp_(max=len(self.ends) - 1)
 
     def log_chances(self, symbols: Tensor, num_said: int) -> Tensor:
@@ -327,7 +330,7 @@ class SampledCrossEntropy:
         smoothing: float = 0.0,
         consistency: float = 0.0,
     ) -> SymbolLoss:
-        """As `plain_cross_entropy`, estimated; random numbers are torch's.
+        """As `plain_cross_entropy`, estimated.
 
         With `consistency` as `plain_consistent_cross_entropy`: features (2 * rows, d), the same rows twice.
         """

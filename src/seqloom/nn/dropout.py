@@ -2,7 +2,7 @@
 
 torch's own dropout draws a float a unit, which on a CPU costs as much as a matrix product of a small model. Eight bits
 a unit are enough: the rate is rounded to a multiple of 1/256 and the kept units are scaled by exactly what that rate
-asks for, so the mean stays exact. torch's generator, whose state every checkpoint holds, gives one seed a call; the
+asks for, so the mean stays exact. A generator (torch's, whose state every checkpoint holds) gives one seed a call; the
 bits follow from it (`kernels/dropping.py`), on the way back once more, so that no mask is kept.
 
 Two kinds drop in larger pieces, so their masks are small and kept: a unit for a whole sequence, a symbol for a whole
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.dropping import LEVELS, drop, kept_units
+from seqloom.nn.drawing import own_generator
 
 
 def dropped_levels(rate: float) -> int:
@@ -84,7 +85,7 @@ class _Dropping(nn.Module):
 
 
 def _draw_seed() -> int:
-    return int(torch.randint(2**62, ()))
+    return int(torch.randint(2**62, (), generator=own_generator()))
 
 
 class Dropout(_Dropping):

@@ -162,6 +162,11 @@ def _unseen(weights: Tensor) -> None:
     """Asks for the path in the open, for nobody's eyes."""
 
 
+def drops_attention(model: nn.Module) -> bool:
+    """Whether any attention of a model drops weights while it trains, which torch does with a generator of its own."""
+    return any(part.dropout > 0 for part in model.modules() if isinstance(part, SelfAttention | CrossAttention))
+
+
 def split_heads(vectors: Tensor, num_heads: int) -> Tensor:
     """(batch, time, size) -> (batch, heads, time, head size), without a copy."""
     return vectors.unflatten(-1, (num_heads, -1)).transpose(1, 2)

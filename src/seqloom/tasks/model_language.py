@@ -405,6 +405,10 @@ class LanguageWork:
         self.state = detach(state) if s.batching == "stream" else None
         return found
 
+    def fits_threads(self, model: nn.Module) -> bool:
+        """No: the state of a stream is carried on from batch to batch."""
+        return False
+
     def carried(self) -> dict[str, Tensor]:
         return {str(index): tensor for index, tensor in enumerate(flat(self.state))}
 

@@ -35,6 +35,8 @@ from seqloom.losses import (
     projected_cross_entropy,
 )
 from seqloom.models import MODELS
+from seqloom.nn.drawing import own_generator
+from seqloom.nn.multihead import drops_attention
 from seqloom.tasks.contextual import DESCRIPTION, TOKENIZER, Context, EncodedContext, Read
 from seqloom.tasks.starting import start_embedding
 from seqloom.text.recutting import Recutter
@@ -382,7 +384,9 @@ def sampled_features(model: Any, batch: PairBatch, chance: float) -> Tensor:
         if time + 1 < batch.target_in.shape[1]:
             with torch.no_grad():
                 own = model.output(features).argmax(-1)
-            tokens = torch.where(torch.rand(len(batch)) < chance, own, batch.target_in[:, time + 1])
+            tokens = torch.where(
+                torch.rand(len(batch), generator=own_generator()) < chance, own, batch.target_in[:, time + 1]
+            )
     return torch.stack(steps, 1)
 
 
@@ -439,6 +443,10 @@ class TranslationWork:
 
     def loss(self, model: nn.Module, batch: PairBatch) -> SymbolLoss:
         return self.task.loss(model, batch, self.settings, self.sampled)
+
+    def fits_threads(self, model: nn.Module) -> bool:
+        """Sentences stand for themselves; but what torch itself drops it draws from one generator for all threads."""
+        return not self.settings.plain and not drops_attention(model)
 
     def carried(self) -> dict[str, Tensor]:
         """Nothing: sentences stand for themselves."""

@@ -29,6 +29,7 @@ from seqloom.errors import RunError, Stopped
 from seqloom.evaluation.metrics import METRICS
 from seqloom.losses import SymbolLoss
 from seqloom.machine import num_cores
+from seqloom.nn.drawing import drawing_from
 from seqloom.nn.narrow import has_narrow_products, narrow_products
 from seqloom.training.checkpoints import (
     average_weights,
@@ -41,6 +42,7 @@ from seqloom.training.checkpoints import (
     save_weights,
     scheduled,
 )
+from seqloom.training.crew import Crew, Hand
 from seqloom.training.journal import Journal
 from seqloom.training.moving_average import PREFIX as MOVING
 from seqloom.training.moving_average import MovingAverage
@@ -84,6 +86,10 @@ class Work(Protocol):
 
     def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
 
+    def fits_threads(self, model: nn.Module) -> bool:
+        """Whether threads may ask for losses side by side: nothing is carried on, and all chance is `drawing_from`."""
+        ...
+
     def carried(self) -> dict[str, Tensor]:
         """What the next batch goes on from, the rows of a batch first; nothing, for most tasks."""
         ...
@@ -113,6 +119,7 @@ class Progressed:
     finished: bool = False
     threads: int = 0
     processes: int = 1
+    workers: int = 1
     journal_bytes: int = 0
     window_loss: float = 0.0  # sums since the last line of the journal
     window_tokens: int = 0
@@ -159,32 +166,46 @@ class Updated(NamedTuple):
 
 
 class Learner:
-    """One process's part in every update: gradients of its share, added up over the team, clipped, applied."""
+    """One process's part in every update: gradients of its share, added up over the team, clipped, applied.
 
-    def __init__(self, model: nn.Module, work: Work, s: FittingSettings, team: Team, seed: int) -> None:
+    A process's share is divided once more among its `workers`, threads that compute side by side.
+    """
+
+    def __init__(
+        self, model: nn.Module, work: Work, s: FittingSettings, team: Team, seed: int, workers: int = 1
+    ) -> None:
         self.model, self.work, self.settings, self.team, self.seed = model, work, s, team, seed
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
         self.narrow = multiplies_narrow(s)
+        self.crew = Crew(model, workers)
+        self.num_parts = team.size * workers
 
     def gradients(self, batches: Sequence[Batch], step: int) -> tuple[float, list[Tensor]]:
         """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss, and they."""
-        if self.team.size > 1:  # one process goes on with its generator; of several, each has its own at every step
-            torch.manual_seed(_seed_of(self.seed, step, self.team.rank))
         self.optimizer.zero_grad(set_to_none=True)
         num_tokens = sum(batch.num_tokens for batch in batches)
-        total = 0.0
-        for batch in batches:
-            for piece in self._pieces(batch):
-                with narrow_products(self.narrow):
-                    loss = self.work.loss(self.model, piece)
-                (loss.loss / num_tokens).backward()
-                total += float(loss.nll)
-        return self.team.add_up(self.weights, total)
 
-    def _pieces(self, batch: Batch) -> Iterator[Batch]:
-        """This process's rows of a batch, as many at once as memory close to the processor holds well."""
-        own = batch.part(self.team.rank, self.team.size) if self.team.size > 1 else batch
+        def compute(hand: Hand) -> float:
+            """Its part of the gradients, into its own weights."""
+            number, total = self.team.rank * self.crew.size + hand.number, 0.0
+            if self.crew.size > 1:
+                hand.generator.manual_seed(_seed_of(self.seed, step, number))
+            elif self.team.size > 1:  # whoever computes alone goes on with torch's generator
+                torch.manual_seed(_seed_of(self.seed, step, number))
+            with narrow_products(self.narrow), drawing_from(hand.generator if self.crew.size > 1 else None):
+                for batch in batches:
+                    for piece in self._pieces(batch, number):
+                        loss = self.work.loss(hand.model, piece)
+                        (loss.loss / num_tokens).backward()
+                        total += float(loss.nll)
+            return total
+
+        return self.team.add_up(self.weights, self.crew.run(compute))
+
+    def _pieces(self, batch: Batch, number: int) -> Iterator[Batch]:
+        """The rows of a part of a batch, as many at once as memory close to the processor holds well."""
+        own = batch.part(number, self.num_parts) if self.num_parts > 1 else batch
         count = self.settings.num_pieces(own.num_tokens)
         for piece in [own] if count == 1 else (own.part(number, count) for number in range(count)):
             if len(piece):
@@ -216,7 +237,7 @@ def _seed_of(seed: int, step: int, rank: int) -> int:
 
 def follow(model: nn.Module, work: Work, s: FittingSettings, run: Path, team: JoinedTeam, seed: int) -> None:
     """Take every step the leader takes, from the same state, with another share of each batch."""
-    learner = Learner(model, work, s, team, seed)
+    learner = Learner(model, work, s, team, seed, s.divided or 1)
     at = _restore(run, learner, None)
     rehearsal = work.batches(at.position)
     batches, step = Prefetch(work.batches(at.position)), at.step
@@ -232,12 +253,14 @@ def follow(model: nn.Module, work: Work, s: FittingSettings, run: Path, team: Jo
         learner.update([batch for _, batch in islice(batches, s.accumulate)], step, rate)
 
 
-def seconds_a_step(model: nn.Module, work: Work, s: FittingSettings, team: Team, rehearsed: int = REHEARSED) -> float:
+def seconds_a_step(
+    model: nn.Module, work: Work, s: FittingSettings, team: Team, workers: int = 1, rehearsed: int = REHEARSED
+) -> float:
     """How long the gradients of an update take this team: the median of a few. Weights and generator stay as they are.
 
     The last half of those rehearsed counts: what is used for the first time is slow.
     """
-    learner, random = Learner(model, work, s, team, 0), torch.get_rng_state()
+    learner, random = Learner(model, work, s, team, 0, workers), torch.get_rng_state()
     batches, times = work.batches(Position()), []
     model.train()
     for _ in range(rehearsed):
@@ -247,6 +270,7 @@ def seconds_a_step(model: nn.Module, work: Work, s: FittingSettings, team: Team,
         learner.gradients(group, 0)
         times.append(time.monotonic() - began)
     learner.optimizer.zero_grad(set_to_none=True)
+    learner.crew.close()
     torch.set_rng_state(random)
     return statistics.median(times[rehearsed // 2 :])
 
@@ -259,19 +283,20 @@ def fit(
     *,
     resume: bool = False,
     team: Team | None = None,
+    workers: int = 1,
     seed: int = 0,
 ) -> Progressed:
     """Train until a limit, early stopping or an interrupt; leaves the best weights in the model.
 
-    With a team, its followers must be in `follow` with the same model, work and settings.
+    With several workers, `work` must fit threads. With a team, its followers must be in `follow` with the same model, work and settings.
     """
     team = Team() if team is None else team
-    learner = Learner(model, work, s, team, seed)
+    learner = Learner(model, work, s, team, seed, workers)
     moving = None if s.moving_average is None else MovingAverage(model, s.moving_average)
     at = _restore(run, learner, moving) if resume else Progressed()
     if at.threads:
         torch.set_num_threads(at.threads)  # sums are split by thread: another number would round differently
-    at.threads, at.processes = torch.get_num_threads(), team.size
+    at.threads, at.processes, at.workers = torch.get_num_threads(), team.size, workers
     journal = Journal(run / "journal.jsonl", at.journal_bytes)
     checkpoint_every = s.checkpoint_every or s.validate_every
     began = time.monotonic() - at.seconds
@@ -280,7 +305,14 @@ def fit(
     if not at.step:
         parameters = sum(weight.numel() for weight in learner.weights)
         precision = "bfloat16" if learner.narrow else "float32"
-        journal.write("start", parameters=parameters, threads=at.threads, processes=at.processes, precision=precision)
+        journal.write(
+            "start",
+            parameters=parameters,
+            threads=at.threads,
+            processes=at.processes,
+            workers=at.workers,
+            precision=precision,
+        )
 
     def checkpoint() -> None:
         at.seconds = time.monotonic() - began
@@ -294,6 +326,7 @@ def fit(
 
     with (
         closing(batches),
+        closing(learner.crew),
         Progress("training", start=_share(at, s, work)) as progress,
         Interrupts() as interrupts,
     ):
@@ -352,7 +385,7 @@ def fit(
 @contextmanager
 def _all_threads(at: Progressed) -> Iterator[None]:
     """While the leader works alone it has the cores of all."""
-    torch.set_num_threads(max(at.threads, min(num_cores(), at.threads * at.processes)))
+    torch.set_num_threads(max(at.threads, min(num_cores(), at.threads * at.processes * at.workers)))
     try:
         yield
     finally:

@@ -77,6 +77,11 @@ class FittingSettings(Settings):
             raise ValueError("plain: true computes in float32; leave precision: bfloat16 out")
         return self
 
+    @property
+    def divided(self) -> int | None:
+        """Threads of a process that compute with a part of every batch, where that is settled."""
+        return None
+
     def num_pieces(self, num_tokens: int) -> int:
         """In how many pieces the gradients of so many target symbols are computed."""
         return 1
@@ -90,6 +95,13 @@ class TrainingSettings(FittingSettings):
         2048, ge=8, description="target symbols computed with at once: larger batches are put together of such pieces"
     )
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
+    workers: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="threads of each process that compute with a part of every batch (default: one a core, where "
+        "that is faster than all threads on one product)",
+    )
     consistency: float = Field(
         0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
     )
@@ -104,6 +116,10 @@ class TrainingSettings(FittingSettings):
         if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
             raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
         return self
+
+    @property
+    def divided(self) -> int | None:
+        return self.workers
 
     def num_pieces(self, num_tokens: int) -> int:
         read = num_tokens * (2 if self.consistency else 1)
