@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +13,27 @@ from seqloom.decoding.beam import beam_search
 from seqloom.decoding.sampling import Tell, follow
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis, Steppable
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def side_by_side(compute: Callable[[Item], Found], items: Sequence[Item]) -> Iterator[Found]:
+    """compute(item) of all items, as they are done: by as many threads as torch has for one product, one item each.
+
+    The products of a search are too short to be divided. `compute` must not depend on what other items do.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or len(items) < 2:
+        yield from map(compute, items)
+        return
+    pool = ThreadPoolExecutor(min(threads, len(items)), "search", initializer=lambda: torch.set_num_threads(1))
+    try:
+        for future in as_completed([pool.submit(compute, item) for item in items]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # a thread that is started later asks what was set last
 
 
 @torch.inference_mode()

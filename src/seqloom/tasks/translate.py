@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from seqloom.batches.samplers import BucketSampler, Position, padding_share, sor
 from seqloom.batches.shards import Encode, SymbolCounts, TokenSequences, write_shard
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, describe, fingerprint, read_pairs
-from seqloom.decoding.search import decode
+from seqloom.decoding.search import decode, side_by_side
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError
@@ -47,6 +47,8 @@ from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
 
 VALIDATION_TOKENS = 4096
+BATCHES_A_THREAD = 8  # of a search: the shorter the last ones are, the less one thread waits for another
+SEARCHED_AT_LEAST = 512  # tokens of a batch, however few there are for each thread
 HEAD_TOKENS = 512  # positions whose whole distributions are compared at once: twice this many times the vocabulary
 
 
@@ -218,17 +220,24 @@ class Translation:
         sources = self.source.encode_many(texts)
         lengths = np.array([len(row) + 1 for row in sources], np.int64)
         rows = settings.beam_size if settings.method == "beam" else 1
-        answers: dict[int, Translated] = {}
-        for indices in sorted_batches(lengths, max(1, settings.batch_tokens * 5 // max(rows, 5))):
+
+        def answer(indices: np.ndarray) -> dict[int, Translated]:
             asked = [int(i) for i in indices if sources[i]]
-            for index in set(map(int, indices)) - set(asked):  # nothing but spaces: nothing to say
-                answers[index] = Translated(texts[index], [Hypothesis([], 0.0, 0.0)], [""])
+            silent = Translated("", [Hypothesis([], 0.0, 0.0)], [""])  # nothing but spaces: nothing to say
+            said = {int(i): replace(silent, source=texts[i]) for i in indices if not sources[i]}
             if asked:
                 batch = collate_sources([sources[i] for i in asked], self._context([texts[i] for i in asked]))
                 found = decode(model, batch, settings, numbers=asked)
                 for index, hypotheses in zip(asked, found, strict=True):
                     shown = [self._show(model, texts[index], h, settings) for h in hypotheses]
-                    answers[index] = Translated(texts[index], hypotheses, shown)
+                    said[index] = Translated(texts[index], hypotheses, shown)
+            return said
+
+        answers: dict[int, Translated] = {}
+        shares = max(SEARCHED_AT_LEAST, int(lengths.sum()) // (BATCHES_A_THREAD * torch.get_num_threads()))
+        size = min(settings.batch_tokens, shares) * 5 // max(rows, 5)
+        for said in side_by_side(answer, sorted_batches(lengths, max(1, size))):
+            answers |= said
             if progress is not None:
                 progress(len(answers))
         return [answers[index] for index in range(len(texts))]

@@ -38,7 +38,7 @@ class Crew:
         )  # starts no thread before there is work
 
     def run(self, work: Callable[[Hand], float]) -> float:
-        """`work` by every hand, side by side; then the first one has the gradients of all. -> the sum of what they found.
+        """`work` by every hand, side by side; -> the sum of what they found. The first one then has all gradients.
 
         Gradients are added up in the order of the hands, whoever is done first.
         """

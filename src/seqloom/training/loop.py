@@ -288,7 +288,8 @@ def fit(
 ) -> Progressed:
     """Train until a limit, early stopping or an interrupt; leaves the best weights in the model.
 
-    With several workers, `work` must fit threads. With a team, its followers must be in `follow` with the same model, work and settings.
+    With several workers, `work` must fit threads. With a team, its followers must be in `follow` with the same model,
+    work and settings.
     """
     team = Team() if team is None else team
     learner = Learner(model, work, s, team, seed, workers)
