@@ -18,11 +18,11 @@ from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.powers import narrow_powers, powers
 from seqloom.nn.drawing import own_generator
-from seqloom.nn.narrow import NARROW, add_product, narrow, put_product, wide
+from seqloom.nn.narrow import NARROW, add_product, narrow, narrow_rows, put_product, rows_like, wide
 from seqloom.nn.plain import suits_a_loop
 
 ROWS_AT_A_TIME = 256
-NARROW_ROWS = 1024  # the weight's gradient is made wide and added up once for so many
+NARROW_ROWS = 512  # their gradient of the weight is made wide and added up at once
 ALIGNED = 64  # bytes
 
 
@@ -138,7 +138,7 @@ def agreement_in_place(
 def _add_narrow_pulls(
     raised: Tensor, features: Tensor, sums: Tensor, grad_weight: Tensor, grad_bias: Tensor | None
 ) -> None:
-    """Add what narrow powers (rows, symbols) pull on weight and bias, in one product: of the bias it is another column.
+    """Add what narrow powers (rows and more, symbols) pull on weight and bias, in one product: the bias is a column.
 
     A product of narrow numbers with a single vector takes several times as long.
     """
@@ -149,7 +149,7 @@ def _add_narrow_pulls(
     torch.div(features, sums, out=shares[:, :size])
     if grad_bias is not None:
         torch.reciprocal(sums, out=shares[:, size : size + 1])
-    pulls = raised.T @ shares.to(raised.dtype)
+    pulls = raised.T @ rows_like(shares, raised)
     grad_weight += pulls[:, :size]
     if grad_bias is not None:
         grad_bias += pulls[:, size]
@@ -185,9 +185,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         early, late = (None, bias) if is_narrow or suits_a_loop(features) else (bias, None)
 
         def logits_of(rows: slice) -> Tensor:
-            logits = project(narrow(features[rows]), table, early)  # (rows, symbols)
+            """(rows, symbols); where they are narrow, with rows below that nobody asked for."""
+            logits, gold = project(narrow_rows(features[rows]), table, early), targets[rows, None]
             if of_gold is not None:
-                logits.scatter_add_(1, targets[rows, None], of_gold[rows, None].to(logits.dtype))
+                logits[: len(gold)].scatter_add_(1, gold, of_gold[rows, None].to(logits.dtype))
             return logits
 
         def gold_of(rows: slice, logits: Tensor) -> Tensor:
@@ -206,7 +207,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             twins = (slice(start, end), slice(half + start, half + end))
             first, second = (logits_of(rows) for rows in twins)
             gold_logits = gold_of(twins[0], first) + gold_of(twins[1], second)
-            first, second = wide(first), wide(second)
+            first, second = wide(first[: end - start]), wide(second[: end - start])
             one, other, found = agreement_in_place(first, second, consistency / 2, late)
             nll += (one + other - gold_logits).sum()
             gold_sum += gold_logits.sum()
@@ -215,27 +216,28 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 if grad_features is not None and grad_weight is not None:
                     if grad_bias is not None:
                         grad_bias += part.sum(0)
-                    part = part.to(table.dtype)
+                    given = narrow_rows(features[rows])
+                    part = rows_like(part, given)
                     put_product(grad_features[rows], part, table)
-                    add_product(grad_weight, part.T, narrow(features[rows]))
+                    add_product(grad_weight, part.T, given)
         size = NARROW_ROWS if is_narrow else ROWS_AT_A_TIME
         for start in range(0, 0 if consistency else features.shape[0], size):
             rows = slice(start, start + size)
             logits = logits_of(rows)
             gold_logits = gold_of(rows, logits)
-            raised, largest, sums = powers_in_place(logits, late)
+            _, largest, sums = powers_in_place(logits[: len(gold_logits)], late)
             log_sum = largest + sums.log()  # (rows, 1)
             nll += (log_sum - gold_logits).sum()
             gold_sum += gold_logits.sum()
-            if grad_features is not None and grad_weight is not None:  # the softmax is raised / sums
-                put_product(grad_features[rows], raised, table)
+            if grad_features is not None and grad_weight is not None:  # the softmax is the powers / sums
+                put_product(grad_features[rows], logits, table)
                 grad_features[rows] /= sums
                 if is_narrow:
-                    _add_narrow_pulls(raised, features[rows], sums, grad_weight, grad_bias)
+                    _add_narrow_pulls(logits, features[rows], sums, grad_weight, grad_bias)
                 else:
-                    grad_weight.addmm_(raised.T, features[rows] / sums)
+                    grad_weight.addmm_(logits.T, features[rows] / sums)
                     if grad_bias is not None:
-                        grad_bias.addmv_(raised.T, sums.reciprocal()[:, 0])
+                        grad_bias.addmv_(logits.T, sums.reciprocal()[:, 0])
         loss = nll + smoothing * gold_sum
         if grad_features is not None and grad_weight is not None:  # one entry a row: no pass over the logits
             grad_features -= (1 - smoothing) * F.embedding(targets, weight)

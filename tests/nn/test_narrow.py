@@ -1,4 +1,4 @@
-"""Products of narrow numbers: as exact as eight bits allow, only where they are asked for, and nothing else is rounded."""
+"""Products of narrow numbers: as exact as eight bits allow, only where asked for, and nothing else is rounded."""
 
 from __future__ import annotations
 

@@ -249,7 +249,9 @@ def test_the_loss_is_the_mean_over_all_predictions(kind: str, objective: str, su
             for number, some in enumerate(rows):
                 scores = outputs.astype(np.float64) @ inputs[some].astype(np.float64).mean(0)
                 if objective == "negative_sampling":
-                    after = kind == "skipgram" and around[number][1] > middle  # each side has noise of its own
+                    after = (
+                        kind == "skipgram" and not subwords and around[number][1] > middle
+                    )  # each side has noise of its own
                     drawn = noise[middle][plan.negatives :] if after else noise[middle][: plan.negatives]
                     wrong = [other for other in drawn if other != word]
                     losses.append(np.log1p(np.exp(-scores[word])) + np.log1p(np.exp(scores[wrong])).sum())

@@ -1,10 +1,10 @@
 """Skip-gram and CBOW over a part of a text, compiled: negative sampling, hierarchical softmax, softmax, subwords.
 
 `train_part` does what `seqloom.vectors.reference.train_part` does, draw by draw; the formulas are written there. What
-makes it fast: all words on one side of a window meet the same outputs (the word in the middle and that side's noise; or,
-on both sides, the nodes of its path; Ji et al. 2016), so that two inputs and three outputs at a time share what is
-loaded; rows are a multiple of eight floats; the rows of the next word are asked for while this one is computed with; the
-loss is one product of probabilities, whose logarithm is taken only when it gets small.
+makes it fast: all words of a window, or of one side of it, meet the same outputs (the word in the middle and its noise,
+or the nodes of its path; Ji et al. 2016), so that two inputs and three outputs at a time share what is loaded; rows are
+a multiple of eight floats; the rows of the next word are asked for while this one is computed with; the loss is one
+product of probabilities, whose logarithm is taken only when it gets small.
 
 This module needs Numba when it is imported, so whoever uses it imports it when something is compiled. The compiled code
 is kept beside the module, or in the user's cache where that cannot be written.
@@ -41,7 +41,7 @@ def mixed(state: Any) -> Any:
 @compiled
 def sides_of(plan):  # type: ignore[no-untyped-def]
     """How many parts of a window are computed with one after the other, each with noise of its own."""
-    return 1 if plan.cbow or plan.objective != NEGATIVE_SAMPLING else 2
+    return 1 if plan.cbow or plan.subwords or plan.objective != NEGATIVE_SAMPLING else 2
 
 
 @compiled

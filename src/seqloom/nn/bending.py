@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.nn.narrow import narrow, wide
+from seqloom.nn.narrow import narrow, narrow_rows, rows_like, wide
 from seqloom.nn.plain import can_be_compiled
 
 LANES = 8  # numbers that a compiled loop takes at a time (`kernels/lanes.py`)
@@ -18,7 +18,8 @@ class _Bent(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, kind: str) -> Tensor:
-        rows, w1, w2 = narrow(inputs.flatten(0, -2)), narrow(w1), narrow(w2)
+        given, w1, w2 = inputs.flatten(0, -2), narrow(w1), narrow(w2)
+        rows = narrow_rows(given)
         inner = rows @ w1.T
         slopes = None
         if kind == "gelu":
@@ -31,20 +32,21 @@ class _Bent(torch.autograd.Function):
         else:
             inner.add_(narrow(b1)).relu_()
         ctx.save_for_backward(rows, w1, w2, inner, slopes)
-        return wide(torch.addmm(narrow(b2), inner, w2.T)).view(*inputs.shape[:-1], len(w2))
+        found = torch.addmm(narrow(b2), inner, w2.T)[: len(given)]
+        return wide(found).view(*inputs.shape[:-1], len(w2))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, w1, w2, inner, slopes = ctx.saved_tensors
-        pull = gradient.flatten(0, -2)
-        of_b2, pull = pull.sum(0), pull.to(rows.dtype)
-        of_w2, within = wide(pull.T @ inner), pull @ w2
+        given = gradient.flatten(0, -2)
+        pull = rows_like(given, rows)
+        of_w2, of_b2, within = wide(pull.T @ inner), given.sum(0), pull @ w2
         if slopes is None:
             torch.ops.aten.threshold_backward.grad_input(within, inner, 0, grad_input=within)
         else:
             within *= slopes
-        of_inputs = wide(within @ w1).view(*gradient.shape[:-1], w1.shape[1])
+        of_inputs = wide((within @ w1)[: len(given)]).view(*gradient.shape[:-1], w1.shape[1])
         return of_inputs, wide(within.T @ rows), wide(within.sum(0)), of_w2, of_b2, None
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from seqloom.nn.cells import GRU, LSTM, Cell, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM
-from seqloom.nn.narrow import add_product, narrow, put_product, wide
+from seqloom.nn.narrow import add_product, narrow, narrow_rows, put_product, rows_like, times, wide
 
 sigmoid_pull = torch.ops.aten.sigmoid_backward.grad_input  # pull * s * (1 - s)
 tanh_pull = torch.ops.aten.tanh_backward.grad_input  # pull * (1 - t * t)
@@ -46,14 +46,14 @@ class _Steps:
     def __init__(self, gates: Tensor, weights: Sequence[Tensor]) -> None:
         self.gates, self.weight, self.more = gates, narrow(weights[0]), weights[1:]
         self.size = self.weight.shape[1]
-        self.previous = self.weight.new_empty(len(gates), self.size)  # the hidden state before each step
+        self.previous = narrow_rows(gates.new_zeros(len(gates), self.size))  # the hidden state before each step
         self.pulls = gates
 
     def start_backward(self) -> None:
         self.pulls = torch.empty_like(self.gates)
 
     def weight_pulls(self) -> list[Tensor]:
-        return [wide(self.pulls.to(self.weight.dtype).T @ self.previous)]
+        return [wide(rows_like(self.pulls, self.previous).T @ self.previous)]
 
     def _add_past(self, rows: slice, hidden: Tensor) -> Tensor:
         gates = self.gates[rows]
@@ -87,7 +87,7 @@ class _ElmanSigmoidSteps(_Steps):
 class _GRUSteps(_Steps):
     def __init__(self, gates: Tensor, weights: Sequence[Tensor]) -> None:
         super().__init__(gates, weights)
-        self.past = torch.empty_like(self.previous)  # U h + bias of the candidate
+        self.past = gates.new_empty(len(gates), self.size)  # U h + bias of the candidate
         self.past_pulls = self.pulls
 
     def start_backward(self) -> None:
@@ -96,7 +96,7 @@ class _GRUSteps(_Steps):
 
     def forward(self, rows: slice, state: Sequence[Tensor]) -> None:
         (hidden,), size = state, self.size
-        gates, past = self.gates[rows], wide(torch.mm(self.previous[rows].copy_(hidden), self.weight.T))
+        gates, past = self.gates[rows], wide(times(self.previous[rows].copy_(hidden), self.weight.T))
         reset, update, candidate = gates.chunk(3, 1)
         gates[:, : 2 * size].add_(past[:, : 2 * size]).sigmoid_()
         past = torch.add(past[:, 2 * size :], self.more[0], out=self.past[rows])
@@ -118,7 +118,7 @@ class _GRUSteps(_Steps):
         hidden.copy_(kept)
 
     def weight_pulls(self) -> list[Tensor]:
-        pulls = self.past_pulls.to(self.weight.dtype)
+        pulls = rows_like(self.past_pulls, self.previous)
         return [wide(pulls.T @ self.previous), self.past_pulls[:, 2 * self.size :].sum(0)]
 
 
@@ -127,8 +127,8 @@ class _MemorySteps(_Steps):
 
     def __init__(self, gates: Tensor, weights: Sequence[Tensor]) -> None:
         super().__init__(gates, weights)
-        self.cells = torch.empty_like(self.previous)  # the cell state before each step
-        self.squashed = torch.empty_like(self.previous)  # tanh of the cell state after it
+        self.cells = gates.new_empty(len(gates), self.size)  # the cell state before each step
+        self.squashed = gates.new_empty(len(gates), self.size)  # tanh of the cell state after it
 
     def _show(self, rows: slice, state: Sequence[Tensor], output_gate: Tensor) -> None:
         torch.mul(output_gate, tanh_to(state[1], self.squashed[rows]), out=state[0])
@@ -270,17 +270,17 @@ class _Layer(torch.autograd.Function):
         ctx: Any, inputs: Tensor, packing: Packing, kinds: Sequence[type[Cell]], num_parts: int, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         batch, time, _ = inputs.shape
-        packed = narrow(inputs.flatten(0, 1).index_select(0, packing.positions))
-        share = len(tensors) // len(kinds)
+        packed = narrow_rows(inputs.flatten(0, 1).index_select(0, packing.positions))
+        count, share = len(packing.positions), len(tensors) // len(kinds)
         size = tensors[0].shape[1]
-        data = inputs.new_empty(len(packed), len(kinds) * size)
+        data = inputs.new_empty(count, len(kinds) * size)
         ctx.runs, finals = [], []
         for direction, kind in enumerate(kinds):
             given = tensors[direction * share : (direction + 1) * share]
             state = [part.index_select(0, packing.order) for part in given[:num_parts]]
             weight_input, bias, *weights = given[num_parts:]
             weight_input = narrow(weight_input)
-            run = STEPS[kind](wide(torch.addmm(narrow(bias), packed, weight_input.T)), weights)
+            run = STEPS[kind](wide(torch.addmm(narrow(bias), packed, weight_input.T)[:count]), weights)
             shown = data[:, direction * size : (direction + 1) * size]
             for rows in reversed(packing.steps) if direction else packing.steps:
                 running = [part[: rows.stop - rows.start] for part in state]
@@ -309,11 +309,11 @@ class _Layer(torch.autograd.Function):
                 running[0].add_(shown[rows])
                 run.backward(rows, running)
             found += [torch.empty_like(part).index_copy_(0, packing.order, part) for part in pull]
-            pulls = run.pulls.to(packed.dtype)
+            pulls = rows_like(run.pulls, packed)
             found += [wide(pulls.T @ packed), run.pulls.sum(0), *run.weight_pulls()]
             if ctx.needs_input_grad[0]:
                 if of_inputs is None:
-                    of_inputs = wide(pulls @ weight_input)
+                    of_inputs = wide((pulls @ weight_input)[: len(data)])
                 else:
                     add_product(of_inputs, pulls, weight_input)
         if of_inputs is not None:

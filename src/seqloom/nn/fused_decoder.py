@@ -30,7 +30,7 @@ from seqloom.nn.attention import (
 )
 from seqloom.nn.cells import Cell, State
 from seqloom.nn.fused import STEPS, Packing, pack, tanh_pull, tanh_to
-from seqloom.nn.narrow import add_product, narrow, put_product, wide
+from seqloom.nn.narrow import add_product, narrow, narrow_rows, put_product, rows_like, times, wide
 
 
 class _DotLooks:
@@ -151,21 +151,21 @@ class _Decoder(torch.autograd.Function):
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         packing, first = plan.packing, plan.context_first
-        packed = narrow(embedded.flatten(0, 1).index_select(0, packing.positions))
+        packed, count = narrow_rows(embedded.flatten(0, 1).index_select(0, packing.positions)), len(packing.positions)
         state = [part.index_select(0, packing.order) for part in tensors[: plan.num_parts]]
         weight_input, bias, *weights = tensors[plan.num_parts :]
         sizes = packed.shape[1], values.shape[2], state[0].shape[1]
         of_embedded, of_context, of_fed = narrow(weight_input).tensor_split(
             (sizes[0], sizes[0] + (sizes[1] if first else 0)), 1
         )
-        run = STEPS[plan.kind](wide(torch.addmm(narrow(bias), packed, of_embedded.T)), weights)
+        run = STEPS[plan.kind](wide(torch.addmm(narrow(bias), packed, of_embedded.T)[:count]), weights)
         sorted_values, sorted_keys, mask = (part.index_select(0, packing.order) for part in (values, keys, plan.mask))
         look: Any
         if weight_query is None or direction is None:
-            look = _DotLooks(len(packed), sorted_values, sorted_keys, mask, plan.scale)
+            look = _DotLooks(count, sorted_values, sorted_keys, mask, plan.scale)
         else:
-            look = _AdditiveLooks(len(packed), sorted_values, sorted_keys, mask, weight_query, direction)
-        hiddens = embedded.new_empty(len(packed), sizes[2])
+            look = _AdditiveLooks(count, sorted_values, sorted_keys, mask, weight_query, direction)
+        hiddens = embedded.new_empty(count, sizes[2])
         read = None
         if weight_read is not None and bias_read is not None:
             read = _Readout(weight_read, bias_read, packed if first else None, sizes, kept, packing)
@@ -216,20 +216,20 @@ class _Decoder(torch.autograd.Function):
                 pull[0].add_(look.backward(rows, of_context))
             if read is not None:
                 put_product(read.fed_pull[: rows.stop - rows.start], run.pulls[rows].to(packed.dtype), weight_fed)
-        pulls = run.pulls.to(packed.dtype)
-        inputs, of_embedded = [packed], wide(pulls @ weight_embedded)
+        count, pulls = len(packing.positions), rows_like(run.pulls, packed)
+        inputs, of_embedded = [packed], wide((pulls @ weight_embedded)[:count])
         of_read: tuple[Tensor | None, ...] = (None, None)
         if first:
             inputs.append(look.contexts)
         if read is not None:
             inputs.append(read.fed_before())
             seen = [ctx.hiddens, look.contexts] + ([packed] if first else [])
-            read_pulls = read.pulls.to(packed.dtype)
-            of_read = (wide(read_pulls.T @ torch.cat([part.to(packed.dtype) for part in seen], 1)), read.pulls.sum(0))
+            read_pulls = rows_like(read.pulls, packed)
+            of_read = (wide(read_pulls.T @ torch.cat([rows_like(part, packed) for part in seen], 1)), read.pulls.sum(0))
             if first:
                 add_product(of_embedded, read_pulls, read.weight_embedded)
         of_state = [torch.empty_like(part).index_copy_(0, packing.order, part) for part in state]
-        all_inputs = torch.cat([part.to(packed.dtype) for part in inputs], 1)
+        all_inputs = torch.cat([rows_like(part, packed) for part in inputs], 1)
         of_cell = [wide(pulls.T @ all_inputs), run.pulls.sum(0), *run.weight_pulls()]
         return (
             None,
@@ -261,7 +261,7 @@ class _Readout:
         if embedded is None:
             self.squashed = bias.repeat(num_rows, 1)
         else:
-            self.squashed = wide(torch.addmm(narrow(bias), embedded, self.weight_embedded.T))
+            self.squashed = wide(torch.addmm(narrow(bias), embedded, self.weight_embedded.T)[:num_rows])
         self.kept = None if kept is None else kept.flatten(0, 1).index_select(0, packing.positions)
         self.features = self.squashed if kept is None else torch.empty_like(self.squashed)
         self.packing = packing
@@ -293,7 +293,7 @@ class _Readout:
         pulls = tanh_pull(pull, self.squashed[rows], grad_input=self.pulls[rows])
         pulls = pulls.to(self.weight_hidden.dtype)
         add_product(of_hidden, pulls, self.weight_hidden)
-        return wide(pulls @ self.weight_context)
+        return wide(times(pulls, self.weight_context))
 
     def fed_before(self) -> Tensor:
         """What was fed into each step: nothing into the first."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.nn.narrow import narrow, wide
+from seqloom.nn.narrow import narrow, narrow_rows, rows_like, wide
 from seqloom.nn.plain import can_be_compiled
 
 if TYPE_CHECKING:
@@ -157,17 +157,19 @@ class _LookAround(torch.autograd.Function):
         causal: bool,
     ) -> tuple[Tensor, Tensor]:
         batch, time, width = inputs.shape
-        rows, weight, outer_weight = narrow(inputs.reshape(-1, width)), narrow(weight), narrow(outer_weight)
-        block = wide(torch.addmm(narrow(bias), rows, weight.T)).view(batch, time, 3, num_heads, -1)
+        rows, weight, outer_weight = narrow_rows(inputs.reshape(-1, width)), narrow(weight), narrow(outer_weight)
+        block = torch.addmm(narrow(bias), rows, weight.T)[: batch * time]
+        block = wide(block).view(batch, time, 3, num_heads, -1)
         if turns is not None:
             _turn_block(block, *turns, 1.0)
         sizes = (batch, num_heads, time, time, block.shape[4])
         context, weights = _looked(sizes, _parts(block), mask, causal)
-        context = narrow(context.view(-1, width))
+        context = narrow_rows(context.view(-1, width))
         ctx.save_for_backward(rows, weight, block, weights, context, outer_weight, *(turns or ()))
         ctx.sizes, ctx.causal = sizes, causal
         ctx.set_materialize_grads(False)
-        return wide(torch.addmm(narrow(outer_bias), context, outer_weight.T)).view(batch, time, -1), block
+        found = torch.addmm(narrow(outer_bias), context, outer_weight.T)[: batch * time]
+        return wide(found).view(batch, time, -1), block
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -179,10 +181,10 @@ class _LookAround(torch.autograd.Function):
         if of_output is None:  # only keys and values were used
             pull.zero_()
         else:
-            of_output = of_output.reshape(len(rows), -1)
-            of_outer_bias, of_output = of_output.sum(0), of_output.to(rows.dtype)
+            of_output = of_output.reshape(batch * time, -1)
+            of_outer_bias, of_output = of_output.sum(0), rows_like(of_output, rows)
             of_outer = wide(of_output.T @ context)
-            of_context = wide(of_output @ outer_weight).view(-1).numpy()
+            of_context = wide((of_output @ outer_weight)[: batch * time]).view(-1).numpy()
             strides = (time * heads * size, size, heads * size)
             out = tuple(numbers for numbers, _ in _parts(pull))
             _look_back(ctx.sizes, _parts(block), ctx.causal, weights, (of_context, strides), out, 3 * heads * size)
@@ -191,9 +193,9 @@ class _LookAround(torch.autograd.Function):
         if angles:
             cosines, sines = angles
             _turn_block(pull, cosines, sines, -1.0)
-        pull = pull.view(len(rows), -1)
-        of_bias, pull = pull.sum(0), pull.to(rows.dtype)
-        of_inputs = wide(pull @ weight).view(batch, time, -1)
+        pull = pull.view(batch * time, -1)
+        of_bias, pull = pull.sum(0), rows_like(pull, rows)
+        of_inputs = wide((pull @ weight)[: batch * time]).view(batch, time, -1)
         return of_inputs, wide(pull.T @ rows), of_bias, of_outer, of_outer_bias, None, None, None, None
 
 

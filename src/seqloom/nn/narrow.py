@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 NARROW = torch.bfloat16
+ROWS, FEW_ROWS = 64, 16
 
 _asked = threading.local()
 
@@ -55,20 +56,49 @@ def wide(values: Tensor) -> Tensor:
     return values.float() if values.dtype == NARROW else values
 
 
-def put_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """into = left @ right, which may be narrow."""
-    if left.dtype == into.dtype:
-        torch.mm(left, right, out=into)
-    else:
-        into.copy_(left @ right)
+# Code is made, and kept, for every shape of a narrow product. The number of rows is another one in every batch, so rows
+# of zeros are put below them, which changes nothing that is looked at, and shapes come again.
 
 
-def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """into += left @ right, which may be narrow: the sum is not."""
-    if left.dtype == into.dtype:
-        into.addmm_(left, right)
+def narrow_rows(rows: Tensor) -> Tensor:
+    """(rows, d) as they go into a product: a multiple of `ROWS`, narrow; or as they are, where nobody asks for that."""
+    return _filled(rows, ROWS) if narrows(rows) else rows
+
+
+def rows_like(rows: Tensor, others: Tensor) -> Tensor:
+    """Rows to meet `others` on the way back: as narrow and as many as these."""
+    return rows if rows.dtype == others.dtype else _filled(rows, len(others))
+
+
+def _filled(rows: Tensor, multiple: int) -> Tensor:
+    count = len(rows)
+    filled = torch.empty(-(-count // multiple) * multiple, rows.shape[1], dtype=NARROW)
+    filled[:count] = rows
+    filled[count:] = 0.0
+    return filled
+
+
+def times(rows: Tensor, right: Tensor) -> Tensor:
+    """rows @ right, as wide as it comes."""
+    if rows.dtype == NARROW and len(rows) % FEW_ROWS:
+        return (_filled(rows, FEW_ROWS) @ right)[: len(rows)]
+    return rows @ right
+
+
+def put_product(into: Tensor, rows: Tensor, right: Tensor) -> None:
+    """into = rows @ right, which may be narrow; rows that were put below are left out."""
+    if rows.dtype == into.dtype:
+        torch.mm(rows, right, out=into)
     else:
-        into += left @ right
+        into.copy_(times(rows, right)[: len(into)])
+
+
+def add_product(into: Tensor, rows: Tensor, right: Tensor) -> None:
+    """into += rows @ right, which may be narrow: the sum is not."""
+    if rows.dtype == into.dtype:
+        into.addmm_(rows, right)
+    else:
+        into += times(rows, right)[: len(into)]
 
 
 class _Linear(torch.autograd.Function):
@@ -76,18 +106,20 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        rows, weight = narrow(inputs.flatten(0, -2)), narrow(weight)
+        given, weight = inputs.flatten(0, -2), narrow(weight)
+        rows = narrow_rows(given)
         ctx.save_for_backward(rows, weight)
-        return wide(torch.addmm(narrow(bias), rows, weight.T)).view(*inputs.shape[:-1], len(weight))
+        found = torch.addmm(narrow(bias), rows, weight.T)[: len(given)]
+        return wide(found).view(*inputs.shape[:-1], len(weight))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         rows, weight = ctx.saved_tensors
-        pull = gradient.flatten(0, -2)
-        of_bias, pull = pull.sum(0), pull.to(rows.dtype)
-        of_inputs = wide(pull @ weight).view(*gradient.shape[:-1], weight.shape[1])
-        return of_inputs, wide(pull.T @ rows), of_bias
+        given = gradient.flatten(0, -2)
+        pull = rows_like(given, rows)
+        of_inputs = wide((pull @ weight)[: len(given)]).view(*gradient.shape[:-1], weight.shape[1])
+        return of_inputs, wide(pull.T @ rows), given.sum(0)
 
 
 def linear(inputs: Tensor, layer: nn.Linear) -> Tensor:
