@@ -222,7 +222,8 @@ class Learner:
             clip(gradients, norm, self.settings.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
+        with narrow_products(self.narrow), all_threads(torch.get_num_threads() * self.crew.size):
+            self.optimizer.step()
         return found
 
 
@@ -366,7 +367,7 @@ def fit(
             over = _over(at, s)
             if at.step % s.validate_every == 0 or over:
                 before = time.monotonic()
-                with nullcontext() if moving is None else moving.in_place(), _all_threads(at):
+                with nullcontext() if moving is None else moving.in_place(), all_threads(_cores_of(at)):
                     _validate(model, work, s, at, run, journal, progress)
                 last_log += time.monotonic() - before  # pace is measured over training steps only
                 over = over or (s.patience is not None and at.waited >= s.patience)
@@ -377,20 +378,27 @@ def fit(
                 journal.write("stop", step=at.step, signal=signal.Signals(interrupts.caught).name)
                 raise Stopped(f"step {at.step:,}", interrupts.caught)
 
-    with _all_threads(at):
+    with all_threads(_cores_of(at)):
         _keep_best(model, work, s, at, run, journal)
     journal.close()
     return at
 
 
 @contextmanager
-def _all_threads(at: Progressed) -> Iterator[None]:
-    """While the leader works alone it has the cores of all."""
-    torch.set_num_threads(max(at.threads, min(num_cores(), at.threads * at.processes * at.workers)))
+def all_threads(count: int) -> Iterator[None]:
+    """While one works alone, it has the cores of all."""
+    before = torch.get_num_threads()
+    if count != before:
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(at.threads)
+        if count != before:
+            torch.set_num_threads(before)
+
+
+def _cores_of(at: Progressed) -> int:
+    return max(at.threads, min(num_cores(), at.threads * at.processes * at.workers))
 
 
 def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> str:

@@ -19,19 +19,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqloom.nn.narrow import narrow, wide
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: steep at zero, within about 0.7 to 1.2 after five turns
 TURNS = 5
 ADAM_LENGTH = 0.2  # root mean square of a component of AdamW's step (Liu et al. 2025, section 2.2)
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """(count, rows, columns), rows <= columns -> matrices of the same singular vectors, singular values about 1."""
+    """(count, rows, columns), rows <= columns -> matrices of the same singular vectors, singular values about 1.
+
+    "About" is enough, as for its authors: the products are narrow where a training's are.
+    """
     a, b, c = COEFFICIENTS
-    x = matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7)
+    x = narrow(matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7))
     for _ in range(TURNS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x
+    return wide(x)
 
 
 def blocks_of(weight: Tensor) -> Tensor:
