@@ -53,8 +53,7 @@ def own_followers(before: list[int]) -> list[int]:
 
 
 def without_chance(**training: Any) -> dict[str, Any]:
-    """Nothing is dropped, and products are rounded as little as can be."""
-    recipe = tiny_recipe(precision="float32", **training)
+    recipe = tiny_recipe(**training)
     recipe["model"]["dropout"] = 0.0
     return recipe
 
@@ -122,7 +121,11 @@ def transformer_recipe(**training: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe_of", [tiny_recipe, transformer_recipe])
-@pytest.mark.parametrize("more", [{}, {"candidates": 30}, {"scheduled_sampling": 0.5}, {"consistency": 1.0}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"precision": "bfloat16"}, {"candidates": 30}, {"scheduled_sampling": 0.5}, {"consistency": 1.0}],
+    ids=lambda more: next(iter(more), "usual"),
+)
 def test_threads_and_processes_give_the_same_bits(recipe_of: Any, more: dict[str, Any], tmp_path: Path) -> None:
     """Each has its part of every batch and its own random numbers, whatever it is."""
     train(recipe_of(processes=2, **more), tmp_path / "processes")
@@ -147,7 +150,7 @@ def test_threads_of_processes_give_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [0, 1])
 def test_crashed_threads_resume_to_the_same_bits(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever thread fails: its error is told, and no other is left."""
-    recipe = tiny_recipe(workers=2, moving_average=0.9, average=1)
+    recipe = tiny_recipe(workers=2, moving_average=0.9, average=1, precision="bfloat16")
     train(recipe, tmp_path / "whole")
     original, count = TranslationWork.loss, 0
 

@@ -56,6 +56,15 @@ def test_cosine_over_epochs_or_minutes_goes_by_what_is_done_of_the_run() -> None
     assert scheduled_rate(111, s, 1.0) == pytest.approx(0.0, abs=1e-3)
 
 
+def test_cosine_goes_by_the_nearest_of_several_limits() -> None:
+    alone = chosen(schedule="cosine", warmup_steps=10)  # 110 steps
+    both = chosen(schedule="cosine", warmup_steps=10, minutes=5)
+    assert scheduled_rate(61, both, 60 / 110) == pytest.approx(scheduled_rate(61, alone))
+    assert scheduled_rate(61, both, 0.9) < scheduled_rate(61, alone) / 2  # the clock is nearly there
+    assert scheduled_rate(61, chosen(schedule="cosine", steps=10**6, minutes=5), 1.0) == pytest.approx(0.0, abs=1e-3)
+    assert scheduled_rate(20, chosen(schedule="cosine", decay_steps=40, minutes=5), 0.1) == pytest.approx(0.2)
+
+
 def test_cosine_that_ends_before_its_warm_up() -> None:
     s = chosen(schedule="cosine", warmup_steps=50, decay_steps=10, min_learning_rate=0.1)
     assert scheduled_rate(50, s) == pytest.approx(0.4)

@@ -12,8 +12,8 @@ from seqloom.training.settings import FittingSettings
 def scheduled_rate(step: int, s: FittingSettings, done: float = 0.0) -> float:
     """The rate of update number `step`, counted from 1, before any plateau has lowered it.
 
-    done: share of the run before this update. A run that is not bounded by steps ends, as far as one can tell by it,
-    at update (step - 1) / done.
+    done: share of the run before this update, by the limit that is nearest. A run that is not bounded by steps alone
+    ends, as far as one can tell by it, at update (step - 1) / done.
     """
     peak, warmup = s.learning_rate, s.warmup_steps
     if step <= warmup:
@@ -21,7 +21,9 @@ def scheduled_rate(step: int, s: FittingSettings, done: float = 0.0) -> float:
     if s.schedule == "inverse_square_root":  # Vaswani et al. 2017, eq. 3, with the peak given directly
         return max(s.min_learning_rate, peak * math.sqrt(warmup / step))
     if s.schedule == "cosine":
-        end = s.decay_steps or s.steps or ((step - 1) / done if done else math.inf)
+        end = s.decay_steps or s.steps or math.inf
+        if done and s.decay_steps is None and not (s.epochs is None and s.minutes is None):
+            end = min(end, (step - 1) / done)
         share = min(1.0, (step - warmup) / max(1, end - warmup))
         return s.min_learning_rate + (peak - s.min_learning_rate) * (1 + math.cos(math.pi * share)) / 2
     return peak
