@@ -17,8 +17,10 @@ from torch import Tensor
 from seqloom.kernels.agreement import agree
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.powers import narrow_powers, powers
+from seqloom.kernels.rows import add_narrow_to
+from seqloom.nn.adding import add_rows, adds_to, gradient_of
 from seqloom.nn.drawing import own_generator
-from seqloom.nn.narrow import NARROW, add_product, narrow, narrow_rows, put_product, rows_like, wide
+from seqloom.nn.narrow import NARROW, narrow, narrow_rows, put_product, rows_like, wide
 from seqloom.nn.plain import suits_a_loop
 
 ROWS_AT_A_TIME = 256
@@ -135,31 +137,31 @@ def agreement_in_place(
     return log_sums, other_log_sums, (mean - other_mean)[:, 0]
 
 
-def _add_narrow_pulls(
-    raised: Tensor, features: Tensor, sums: Tensor, grad_weight: Tensor, grad_bias: Tensor | None
-) -> None:
-    """Add what narrow powers (rows and more, symbols) pull on weight and bias, in one product: the bias is a column.
+def _narrow_pulls(raised: Tensor, features: Tensor, sums: Tensor) -> Tensor:
+    """What narrow powers (rows and more, symbols) pull on weight and bias: (symbols, d + 1 and more), narrow.
 
-    A product of narrow numbers with a single vector takes several times as long.
+    The bias is one more column: a product of narrow numbers with a single vector takes several times as long.
     """
     size = features.shape[1]
-    shares = features.new_zeros(
-        len(features), size + (ALIGNED // raised.element_size() if grad_bias is not None else 0)
-    )
+    shares = features.new_zeros(len(features), size + ALIGNED // raised.element_size())
     torch.div(features, sums, out=shares[:, :size])
-    if grad_bias is not None:
-        torch.reciprocal(sums, out=shares[:, size : size + 1])
-    pulls = raised.T @ rows_like(shares, raised)
-    grad_weight += pulls[:, :size]
-    if grad_bias is not None:
-        grad_bias += pulls[:, size]
+    torch.reciprocal(sums, out=shares[:, size : size + 1])
+    return raised.T @ rows_like(shares, raised)
+
+
+def _add_to_all(into: Tensor, pulls: Tensor, everywhere: Tensor, factor: float) -> None:
+    """into += factor * (pulls + everywhere): (symbols, d), the same and perhaps narrow, (d,)."""
+    if pulls.dtype == NARROW and suits_a_loop(into) and into.is_contiguous():
+        add_narrow_to(into.numpy(), _whole_rows(pulls), everywhere.numpy(), factor)
+    else:
+        into.add_(pulls, alpha=factor).add_(everywhere, alpha=factor)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
     """Gradients are computed on the way forward, chunk by chunk; backward only scales them.
 
-    Of a smoothed loss this is the part that needs every logit: log Σ exp(logit) - (1 - smoothing) gold logit, where
-    `of_gold` (rows,), if given, is added to the gold logits first. Who asks for it adds the mean logit.
+    The loss is log Σ exp(logit) - (1 - smoothing) gold logit - uniform * mean logit, where `of_gold` (rows,), if given,
+    is added to the gold logits first. With `in_place` the weight's gradient is added where it is kept.
     """
 
     @staticmethod
@@ -170,13 +172,15 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
+        uniform: float,
         consistency: float = 0.0,
         of_gold: Tensor | None = None,
+        in_place: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        half = features.shape[0] // 2
+        half, width = features.shape[0] // 2, features.shape[1]
         want_gradient = any(ctx.needs_input_grad[:3])
         grad_features = torch.empty_like(features) if want_gradient else None
-        grad_weight = torch.zeros_like(weight) if want_gradient else None
+        grad_weight: Tensor | None = None  # of the first chunk alone it may be narrow
         grad_bias = torch.zeros_like(bias) if want_gradient and bias is not None else None
         nll, gold_sum, apart = features.new_zeros(3).unbind()
         table = narrow(weight)
@@ -213,13 +217,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             gold_sum += gold_logits.sum()
             apart += found.sum()
             for rows, part in zip(twins, (first, second), strict=True):
-                if grad_features is not None and grad_weight is not None:
+                if grad_features is not None:
                     if grad_bias is not None:
                         grad_bias += part.sum(0)
                     given = narrow_rows(features[rows])
                     part = rows_like(part, given)
                     put_product(grad_features[rows], part, table)
-                    add_product(grad_weight, part.T, given)
+                    grad_weight = _summed(grad_weight, part.T @ given)
         size = NARROW_ROWS if is_narrow else ROWS_AT_A_TIME
         for start in range(0, 0 if consistency else features.shape[0], size):
             rows = slice(start, start + size)
@@ -229,22 +233,36 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             log_sum = largest + sums.log()  # (rows, 1)
             nll += (log_sum - gold_logits).sum()
             gold_sum += gold_logits.sum()
-            if grad_features is not None and grad_weight is not None:  # the softmax is the powers / sums
+            if grad_features is not None:  # the softmax is the powers / sums
                 put_product(grad_features[rows], logits, table)
                 grad_features[rows] /= sums
                 if is_narrow:
-                    _add_narrow_pulls(logits, features[rows], sums, grad_weight, grad_bias)
+                    pulls = _narrow_pulls(logits, features[rows], sums)
+                    grad_weight = _summed(grad_weight, pulls[:, :width])
+                    if grad_bias is not None:
+                        grad_bias += pulls[:, width]
                 else:
-                    grad_weight.addmm_(logits.T, features[rows] / sums)
+                    shares = features[rows] / sums
+                    grad_weight = logits.T @ shares if grad_weight is None else grad_weight.addmm_(logits.T, shares)
                     if grad_bias is not None:
                         grad_bias.addmv_(logits.T, sums.reciprocal()[:, 0])
         loss = nll + smoothing * gold_sum
-        if grad_features is not None and grad_weight is not None:  # one entry a row: no pass over the logits
+        # The mean over symbols of a product is the product of the mean: no logit is computed for it, and its gradients
+        # are one row or one number, repeated.
+        everywhere = features.sum(0) * (-uniform / len(weight))
+        if uniform:
+            mean = weight.mean(0)
+            means = mean @ features.sum(0)
+            loss -= uniform * (means if bias is None else means + features.shape[0] * bias.mean())
+        if grad_features is not None:  # one entry a row: no pass over the logits
             grad_features -= (1 - smoothing) * F.embedding(targets, weight)
-            grad_weight.index_add_(0, targets, features, alpha=smoothing - 1)
+            if uniform:
+                grad_features -= uniform * mean
             if grad_bias is not None:
                 grad_bias.index_add_(0, targets, features.new_full((len(targets),), smoothing - 1))
-        ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+                grad_bias -= uniform * features.shape[0] / len(weight)
+        ctx.save_for_backward(grad_features, grad_weight, grad_bias, features, targets, everywhere)
+        ctx.weight, ctx.smoothing, ctx.in_place = weight, smoothing, in_place
         ctx.scale = 0.5 if consistency else 1.0
         if consistency:
             loss, nll = (loss + consistency / 2 * apart) / 2, nll / 2
@@ -254,28 +272,30 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        grads = [None if grad is None else grad * (ctx.scale * grad_loss) for grad in ctx.saved_tensors]
-        return (*grads, None, None, None, None)
+        grad_features, grad_weight, grad_bias, features, targets, everywhere = ctx.saved_tensors
+        scale = ctx.scale * float(grad_loss)
+        of_features, of_bias = (None if grad is None else grad * scale for grad in (grad_features, grad_bias))
+        of_weight = None
+        if ctx.needs_input_grad[1]:
+            of_weight = gradient_of(ctx.weight) if ctx.in_place else torch.zeros_like(ctx.weight)
+            if grad_weight is not None:  # there were rows
+                _add_to_all(of_weight, grad_weight, everywhere, scale)
+            add_rows(of_weight, targets, features, (ctx.smoothing - 1) * scale)
+        return of_features, None if ctx.in_place else of_weight, of_bias, *[None] * 6
 
 
-def subtract_uniform(loss: Tensor, features: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float) -> Tensor:
-    """The part of label smoothing that all symbols share: less their mean logit, summed over rows, times `smoothing`.
-
-    The mean over symbols of a product is the product of the mean: no logit is computed, and all gradients are one row
-    or one number, repeated.
-    """
-    if not smoothing:
-        return loss
-    means = weight.mean(0) @ features.sum(0)
-    return loss - smoothing * (means if bias is None else means + features.shape[0] * bias.mean())
+def _summed(sum_so_far: Tensor | None, more: Tensor) -> Tensor:
+    """Of one chunk what it is, of several a wide sum."""
+    return more if sum_so_far is None else wide(sum_so_far).add_(more)
 
 
 def projected_cross_entropy(
     features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> SymbolLoss:
     """`plain_cross_entropy` without ever holding all logits: equal value, equal gradients, a fraction of the memory."""
-    loss, nll = _ProjectedCrossEntropy.apply(features, weight, bias, targets, smoothing)
-    return SymbolLoss(subtract_uniform(loss, features, weight, bias, smoothing), nll)
+    return SymbolLoss(
+        *_ProjectedCrossEntropy.apply(features, weight, bias, targets, smoothing, smoothing, 0.0, None, adds_to(weight))
+    )
 
 
 def consistent_cross_entropy(
@@ -283,8 +303,11 @@ def consistent_cross_entropy(
 ) -> SymbolLoss:
     """`plain_consistent_cross_entropy` without ever holding all logits."""
     twice = targets.repeat(2)
-    loss, nll = _ProjectedCrossEntropy.apply(features, weight, bias, twice, smoothing, consistency)
-    return SymbolLoss(subtract_uniform(loss, features, weight, bias, smoothing / 2), nll)  # the mean of two passes
+    return SymbolLoss(
+        *_ProjectedCrossEntropy.apply(
+            features, weight, bias, twice, smoothing, smoothing, consistency, None, adds_to(weight)
+        )
+    )
 
 
 class SampledCrossEntropy:
@@ -352,7 +375,7 @@ class SampledCrossEntropy:
                 loss = loss + consistency / 2 * plain_agreement(*logits.chunk(2))
             return SymbolLoss(loss / passes, nll.detach() / passes)
         offset = of_few - rarity
-        loss, nll = _ProjectedCrossEntropy.apply(features, few, offset, gold, smoothing, consistency, rarity[gold])
+        loss, nll = _ProjectedCrossEntropy.apply(features, few, offset, gold, smoothing, 0.0, consistency, rarity[gold])
         if smoothing:
             loss = loss - share / passes * self._sum_all(features, few, of_few, gold, (-rarity).exp())
         return SymbolLoss(loss, nll)

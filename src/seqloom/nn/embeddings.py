@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from seqloom.nn.adding import add_rows, adds_to, gradient_of
 
 
 class SymbolEmbedding(nn.Module):
@@ -25,7 +28,28 @@ class SymbolEmbedding(nn.Module):
         self.weight.data[padding_id].zero_()
 
     def forward(self, symbols: Tensor) -> Tensor:
+        if adds_to(self.weight):
+            return _Looked.apply(self.weight, symbols, self.padding_id, self.scale)
         return F.embedding(symbols, self.weight, self.padding_id) * self.scale
+
+
+class _Looked(torch.autograd.Function):
+    """The vectors of symbols; the gradient is added to the rows that were looked at, where it is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, symbols: Tensor, padding_id: int, scale: float) -> Tensor:
+        ctx.weight, ctx.padding_id, ctx.scale = weight, padding_id, scale
+        ctx.save_for_backward(symbols)
+        return F.embedding(symbols, weight) * scale
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:
+        (symbols,), into = ctx.saved_tensors, gradient_of(ctx.weight)
+        kept = into[ctx.padding_id].clone()
+        add_rows(into, symbols.flatten(), gradient.flatten(0, -2), ctx.scale)
+        into[ctx.padding_id] = kept
+        return None, None, None, None
 
 
 @torch.no_grad()

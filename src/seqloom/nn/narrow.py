@@ -52,8 +52,8 @@ def narrow(values: Tensor) -> Tensor:
 
 
 def wide(values: Tensor) -> Tensor:
-    """What came out of a product: never narrow."""
-    return values.float() if values.dtype == NARROW else values
+    """What came out of a product: never narrow; what was, is in one block."""
+    return values.to(torch.float32, memory_format=torch.contiguous_format) if values.dtype == NARROW else values
 
 
 # Code is made, and kept, for every shape of a narrow product. The number of rows is another one in every batch, so rows

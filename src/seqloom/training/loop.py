@@ -29,6 +29,7 @@ from seqloom.errors import RunError, Stopped
 from seqloom.evaluation.metrics import METRICS
 from seqloom.losses import SymbolLoss
 from seqloom.machine import num_cores
+from seqloom.nn.adding import adding_to_tables
 from seqloom.nn.drawing import drawing_from
 from seqloom.nn.narrow import has_narrow_products, narrow_products
 from seqloom.training.checkpoints import (
@@ -193,7 +194,8 @@ class Learner:
                 hand.generator.manual_seed(_seed_of(self.seed, step, number))
             elif self.team.size > 1:  # whoever computes alone goes on with torch's generator
                 torch.manual_seed(_seed_of(self.seed, step, number))
-            with narrow_products(self.narrow), drawing_from(hand.generator if self.crew.size > 1 else None):
+            draws = drawing_from(hand.generator if self.crew.size > 1 else None)
+            with narrow_products(self.narrow), adding_to_tables(not self.settings.plain), draws:
                 for batch in batches:
                     for piece in self._pieces(batch, number):
                         loss = self.work.loss(hand.model, piece)
