@@ -99,6 +99,14 @@ def test_a_linear_layer() -> None:
     torch.testing.assert_close(rounded[3], exact[3], rtol=1e-6, atol=1e-6)  # a sum, no product
 
 
+@pytest.mark.parametrize("name", ["additive", "multiplicative"])
+def test_a_score_with_weights(name: str) -> None:
+    score = SCORES[name](query_size=32, memory_size=24)
+    query, memory = torch.randn(3, 5, 32, requires_grad=True), torch.randn(3, 7, 24, requires_grad=True)
+    exact, rounded = both_ways(lambda: score(query, score.prepare(memory)), [query, memory, *score.parameters()])
+    assert_close_but_rounded(exact, rounded, 4)
+
+
 @threads
 @pytest.mark.parametrize("feed_forward", ["relu", "gelu", "swiglu"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from seqloom.nn.narrow import mapped
+
 
 class Attended(NamedTuple):
     """What attention gives back: `context` (batch, queries, value size), `weights` (batch, queries, keys)."""
@@ -157,7 +159,7 @@ class Multiplicative(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def prepare(self, memory: Tensor) -> Tensor:
-        return memory @ self.weight.T  # (batch, keys, query size)
+        return mapped(memory, self.weight)  # (batch, keys, query size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return dot_scores(query, keys)
@@ -177,11 +179,11 @@ class Additive(nn.Module):
         nn.init.uniform_(self.direction, -1 / math.sqrt(query_size), 1 / math.sqrt(query_size))
 
     def prepare(self, memory: Tensor) -> Tensor:
-        return memory @ self.weight_key.T  # (batch, keys, query size)
+        return mapped(memory, self.weight_key)  # (batch, keys, query size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = additive_scores if self.plain or keys.device.type != "cpu" else fast_additive_scores
-        return scores(query @ self.weight_query.T, keys, self.direction)
+        return scores(mapped(query, self.weight_query), keys, self.direction)
 
 
 SCORES: dict[str, type[Dot] | type[Multiplicative] | type[Additive]] = {

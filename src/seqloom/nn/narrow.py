@@ -105,25 +105,28 @@ class _Linear(torch.autograd.Function):
     """W x + b; what is kept for the way back is narrow."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         given, weight = inputs.flatten(0, -2), narrow(weight)
         rows = narrow_rows(given)
         ctx.save_for_backward(rows, weight)
-        found = torch.addmm(narrow(bias), rows, weight.T)[: len(given)]
-        return wide(found).view(*inputs.shape[:-1], len(weight))
+        found = rows @ weight.T if bias is None else torch.addmm(narrow(bias), rows, weight.T)
+        return wide(found[: len(given)]).view(*inputs.shape[:-1], len(weight))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight = ctx.saved_tensors
         given = gradient.flatten(0, -2)
         pull = rows_like(given, rows)
         of_inputs = wide((pull @ weight)[: len(given)]).view(*gradient.shape[:-1], weight.shape[1])
-        return of_inputs, wide(pull.T @ rows), given.sum(0)
+        return of_inputs, wide(pull.T @ rows), given.sum(0) if ctx.needs_input_grad[2] else None
+
+
+def mapped(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """W x + b of each vector (…, d), by a narrow product where that is asked for."""
+    return (_Linear.apply if narrows(inputs) else F.linear)(inputs, weight, bias)
 
 
 def linear(inputs: Tensor, layer: nn.Linear) -> Tensor:
     """layer(inputs), by a narrow product where that is asked for."""
-    if narrows(inputs) and layer.bias is not None:
-        return _Linear.apply(inputs, layer.weight, layer.bias)
-    return F.linear(inputs, layer.weight, layer.bias)
+    return mapped(inputs, layer.weight, layer.bias)
