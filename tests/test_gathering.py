@@ -36,20 +36,18 @@ def same(run: Path, other: Path) -> bool:
     return all(torch.equal(a, b) for a, b in zip(weights_of(run).values(), weights_of(other).values(), strict=True))
 
 
-def followers() -> list[int]:
-    """Processes that follow some leader."""
+def followers(folder: Path) -> list[int]:
+    """Processes that follow the leader of a run in this folder; other tests have theirs."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"seqloom.follower" in (folder / "cmdline").read_bytes() and "Z" not in (folder / "stat").read_text():
-                found.append(int(folder.name))
+            command = (process / "cmdline").read_bytes()
+            follows = b"seqloom.follower" in command and bytes(folder.resolve()) in command
+            if follows and "Z" not in (process / "stat").read_text():
+                found.append(int(process.name))
         except OSError:
             continue
     return found
-
-
-def own_followers(before: list[int]) -> list[int]:
-    return [number for number in followers() if number not in before]
 
 
 def without_chance(**training: Any) -> dict[str, Any]:
@@ -93,7 +91,7 @@ def test_shared_memory_and_sockets_give_the_same_bits(tmp_path: Path, monkeypatc
 
 @pytest.mark.slow
 def test_a_crashed_team_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe, before = tiny_recipe(processes=2, threads=None, moving_average=0.9, average=1), followers()
+    recipe = tiny_recipe(processes=2, threads=None, moving_average=0.9, average=1)
     train(recipe, tmp_path / "whole")
     original, count = TranslationWork.loss, 0
 
@@ -108,10 +106,10 @@ def test_a_crashed_team_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: py
         patch.setattr(TranslationWork, "loss", loss)
         with pytest.raises(MemoryError):
             train(recipe, tmp_path / "run")
-    assert not own_followers(before)
+    assert not followers(tmp_path)
     train(tmp_path / "run", resume=True)
     assert same(tmp_path / "run", tmp_path / "whole")
-    assert not own_followers(before)
+    assert not followers(tmp_path)
 
 
 def transformer_recipe(**training: Any) -> dict[str, Any]:
@@ -201,14 +199,13 @@ def wait_for(condition: Any, seconds: float = 90) -> bool:
 @pytest.mark.parametrize("killed", ["leader", "follower"])
 def test_nobody_goes_on_alone(killed: str, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tiny_recipe(processes=2, steps=100_000, validate_every=50_000)))
-    before = followers()
     process = start(tmp_path, "train", "r.yaml", "--run", "run")
     assert wait_for(lambda: any((tmp_path / "run" / "checkpoints").glob("step-*")))
-    (follower,) = own_followers(before)
+    (follower,) = followers(tmp_path)
     if killed == "leader":
         process.kill()
         process.wait()
-        assert wait_for(lambda: not own_followers(before), 20)
+        assert wait_for(lambda: not followers(tmp_path), 20)
     else:
         os.kill(follower, signal.SIGKILL)
         assert process.stderr is not None

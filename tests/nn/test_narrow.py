@@ -242,14 +242,17 @@ def test_what_the_gold_symbol_got_is_not_rounded() -> None:
 
 def test_a_processor_without_the_instructions_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     from seqloom.training.loop import multiplies_narrow
-    from seqloom.training.settings import TrainingSettings
+    from seqloom.training.settings import LanguageTrainingSettings, TrainingSettings
 
     for has in (True, False):
         monkeypatch.setattr("seqloom.training.loop.has_narrow_products", lambda has=has: has)
-        assert multiplies_narrow(TrainingSettings(steps=1)) is has
-        assert not multiplies_narrow(TrainingSettings(steps=1, plain=True))
-        assert not multiplies_narrow(TrainingSettings(steps=1, precision="float32"))
-        assert multiplies_narrow(TrainingSettings(steps=1, precision="bfloat16"))
+        assert multiplies_narrow(TrainingSettings(steps=1), 10**6) is has
+        assert not multiplies_narrow(TrainingSettings(steps=1), 10**6 - 1)
+        assert not multiplies_narrow(TrainingSettings(steps=1, plain=True), 10**6)
+        assert not multiplies_narrow(TrainingSettings(steps=1, precision="float32"), 10**6)
+        assert multiplies_narrow(TrainingSettings(steps=1, precision="bfloat16"), 1)
+        assert not multiplies_narrow(LanguageTrainingSettings(steps=1), 10**6)
+        assert multiplies_narrow(LanguageTrainingSettings(steps=1, precision="bfloat16"), 1)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     assert not narrowing.has_narrow_products()

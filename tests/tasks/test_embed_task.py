@@ -143,7 +143,7 @@ def test_evaluate_prints_a_score_for_each_file(skipgram: Path, capsys: pytest.Ca
     [line] = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     assert (found["file"], found["count"], found["compared"]) == ("pairs.tsv", 5, 4)
-    assert found["spearman"] > 0.7
+    assert found["spearman"] > 0.5
     assert run(["evaluate", str(skipgram), "--test", "judge"]) == 2
     assert "did you mean 'judged'?" in capsys.readouterr().err
     assert run(["evaluate", str(skipgram), "--lowercase"]) == 2

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 NARROW = torch.bfloat16
-ROWS, FEW_ROWS = 64, 16
+ROWS, FEW_ROWS = 128, 16
 
 _asked = threading.local()
 

@@ -58,6 +58,7 @@ REHEARSAL = -1.0  # in place of a learning rate: compute, but learn nothing
 COLLECT = -2.0  # in place of a learning rate: tell what is carried on from batch to batch
 CARRIED = "carried/"
 REHEARSED = 10
+WORTH_NARROWING = 1_000_000  # weights
 
 
 class Batch(Protocol):
@@ -178,7 +179,7 @@ class Learner:
         self.model, self.work, self.settings, self.team, self.seed = model, work, s, team, seed
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
-        self.narrow = multiplies_narrow(s)
+        self.narrow = multiplies_narrow(s, sum(weight.numel() for weight in self.weights))
         self.crew = Crew(model, workers)
         self.num_parts = team.size * workers
 
@@ -229,9 +230,14 @@ class Learner:
         return found
 
 
-def multiplies_narrow(s: FittingSettings) -> bool:
-    """Whether matrix products multiply bfloat16 numbers: as the settings say, else where that is faster."""
-    return s.precision == "bfloat16" or (s.precision is None and not s.plain and has_narrow_products())
+def multiplies_narrow(s: FittingSettings, num_weights: int) -> bool:
+    """Whether matrix products multiply bfloat16 numbers: as the settings say, else where that is faster.
+
+    A small model spends its time elsewhere, and may be one that learns something delicate.
+    """
+    if s.precision is not None:
+        return s.precision == "bfloat16"
+    return num_weights >= WORTH_NARROWING and not s.plain and has_narrow_products()
 
 
 def _seed_of(seed: int, step: int, rank: int) -> int:

@@ -57,9 +57,9 @@ class FittingSettings(Settings):
     )
     log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
     precision: Literal["bfloat16", "float32"] | None = Field(
-        None,
+        "float32",
         description="of the numbers that matrix products multiply in training; sums, weights and everything else are "
-        "float32 (default: bfloat16 where the processor has instructions for it)",
+        "float32",
     )
     plain: bool = Field(False, description="use the readable reference of every fast path")
 
@@ -92,7 +92,10 @@ class TrainingSettings(FittingSettings):
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
     piece_tokens: int = Field(
-        2048, ge=8, description="target symbols computed with at once: larger batches are put together of such pieces"
+        640,
+        ge=8,
+        description="target symbols a worker computes with at once: larger batches are put together of such pieces; "
+        "2048 is a quarter faster and takes a third more memory",
     )
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
     workers: int | None = Field(
@@ -104,6 +107,11 @@ class TrainingSettings(FittingSettings):
     )
     consistency: float = Field(
         0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
+    )
+    precision: Literal["bfloat16", "float32"] | None = Field(
+        None,
+        description="of the numbers that matrix products multiply in training; sums, weights and everything else are "
+        "float32 (default: bfloat16 for a million weights and more, where the processor has instructions for it)",
     )
     scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
     validation_sentences: int = Field(
