@@ -54,6 +54,7 @@ def test_pieces_add_up_to_the_whole(piece_tokens: int, rows: list[int]) -> None:
 
 def test_what_is_read_twice_counts_twice() -> None:
     s = TrainingSettings(steps=1, piece_tokens=100)
-    assert s.num_pieces(100) == 1
-    assert s.model_copy(update={"consistency": 1.0}).num_pieces(100) == 2
-    assert s.num_pieces(0) == 1
+    assert s.num_pieces(100, 7) == 1
+    assert s.model_copy(update={"consistency": 1.0}).num_pieces(100, 7) == 2
+    assert s.num_pieces(0, 7) == 1
+    assert s.model_copy(update={"piece_tokens": None}).num_pieces(100, 50) == 2

@@ -105,6 +105,8 @@ class DecoderState(NamedTuple):
 class RecurrentTranslator(nn.Module):
     """Recurrent encoder-decoder, with attention or without."""
 
+    piece_tokens = 2048  # computed with at once in training: its steps need many rows
+
     def __init__(
         self,
         settings: RecurrentTranslatorSettings,

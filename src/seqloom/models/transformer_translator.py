@@ -128,6 +128,7 @@ class TransformerTranslator(nn.Module):
     """Transformer encoder-decoder."""
 
     attends = True
+    piece_tokens = 640  # computed with at once in training: more is somewhat faster, but the memory is felt
 
     def __init__(
         self,

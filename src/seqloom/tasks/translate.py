@@ -46,7 +46,7 @@ from seqloom.text.tokenizers import TextSettings, Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
 
-VALIDATION_TOKENS = 4096
+VALIDATION_TOKENS = 1024
 BATCHES_A_THREAD = 8  # of a search: the shorter the last ones are, the less one thread waits for another
 SEARCHED_AT_LEAST = 512  # tokens of a batch, however few there are for each thread
 HEAD_TOKENS = 512  # positions whose whole distributions are compared at once: twice this many times the vocabulary

@@ -209,7 +209,7 @@ class Learner:
     def _pieces(self, batch: Batch, number: int) -> Iterator[Batch]:
         """The rows of a part of a batch, as many at once as memory close to the processor holds well."""
         own = batch.part(number, self.num_parts) if self.num_parts > 1 else batch
-        count = self.settings.num_pieces(own.num_tokens)
+        count = self.settings.num_pieces(own.num_tokens, getattr(self.model, "piece_tokens", own.num_tokens))
         for piece in [own] if count == 1 else (own.part(number, count) for number in range(count)):
             if len(piece):
                 yield piece

@@ -82,8 +82,8 @@ class FittingSettings(Settings):
         """Threads of a process that compute with a part of every batch, where that is settled."""
         return None
 
-    def num_pieces(self, num_tokens: int) -> int:
-        """In how many pieces the gradients of so many target symbols are computed."""
+    def num_pieces(self, num_tokens: int, suitable: int) -> int:
+        """In how many pieces the gradients of so many target symbols are computed; `suitable` for the model."""
         return 1
 
 
@@ -91,11 +91,11 @@ class TrainingSettings(FittingSettings):
     """How a model that answers texts with texts is fitted."""
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
-    piece_tokens: int = Field(
-        640,
+    piece_tokens: int | None = Field(
+        None,
         ge=8,
-        description="target symbols a worker computes with at once: larger batches are put together of such pieces; "
-        "2048 is a quarter faster and takes a third more memory",
+        description="target symbols a worker computes with at once: larger batches are put together of such pieces "
+        "(default: what suits the model)",
     )
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
     workers: int | None = Field(
@@ -129,9 +129,9 @@ class TrainingSettings(FittingSettings):
     def divided(self) -> int | None:
         return self.workers
 
-    def num_pieces(self, num_tokens: int) -> int:
+    def num_pieces(self, num_tokens: int, suitable: int) -> int:
         read = num_tokens * (2 if self.consistency else 1)
-        return 1 if self.plain else max(1, round(read / self.piece_tokens))
+        return 1 if self.plain else max(1, round(read / (self.piece_tokens or suitable)))
 
 
 class LanguageTrainingSettings(FittingSettings):
