@@ -24,7 +24,7 @@ from seqloom.nn.narrow import NARROW, narrow, narrow_rows, put_product, rows_lik
 from seqloom.nn.plain import suits_a_loop
 
 ROWS_AT_A_TIME = 256
-NARROW_ROWS = 512  # their gradient of the weight is made wide and added up at once
+NARROW_ROWS = 256  # each time their gradient of the weight is made wide and added up
 ALIGNED = 64  # bytes
 
 
