@@ -140,7 +140,16 @@ def draw(found: dict[str, Any], path: Path) -> None:
             )
         if lengths[0] <= d <= lengths[-1]:
             axes.axvline(d, color=FAINT, linewidth=0.9, linestyle=":")
-            axes.text(d, 0.975, " n = d", transform=axes.get_xaxis_transform(), fontsize=SMALL, color=FAINT, va="top")
+            axes.text(
+                d,
+                0.975,
+                "n = d ",
+                transform=axes.get_xaxis_transform(),
+                fontsize=SMALL,
+                color=FAINT,
+                ha="right",
+                va="top",
+            )
         at = found["crossings"][d]
         if at is not None:
             axes.axvline(at, color=LINES[1], linewidth=0.9, linestyle="--")
