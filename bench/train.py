@@ -230,7 +230,11 @@ def quality(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     losses = {}
     for name, (python, peer) in running.items():
         job = job_of(options, recipe, recipe_file, spec, data, folder, peer, 0, validate=True)
-        losses[name] = run_side(python, peer, job, folder)["validation_loss"]
+        try:
+            losses[name] = run_side(python, peer, job, folder)["validation_loss"]
+        except NotInstalled as error:
+            missing[name] = str(error)
+            continue
         say(f"{name}: validation loss {losses[name]:.4f} after {updates:,} updates")
     return {"model": options.model, "updates": updates, "validation_loss": losses, "missing": missing}
 
