@@ -8,33 +8,26 @@ training asks for it (`with adding_to_tables():` around a loss and its gradients
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 
 from seqloom.kernels.rows import add_rows_to
 from seqloom.nn.plain import suits_a_loop
+from seqloom.nn.switches import Switch
 
-_asked = threading.local()
+_asked = Switch()
 
 
-@contextmanager
-def adding_to_tables(wanted: bool = True) -> Iterator[None]:
+def adding_to_tables(wanted: bool = True) -> AbstractContextManager[None]:
     """Within this, this thread adds gradients of tables where they are kept; nothing but `grad` holds them."""
-    before = getattr(_asked, "wanted", False)
-    _asked.wanted = wanted
-    try:
-        yield
-    finally:
-        _asked.wanted = before
+    return _asked.turned(wanted)
 
 
 def adds_to(table: Tensor) -> bool:
     """Whether a gradient of this table is to be added where it is kept."""
-    return getattr(_asked, "wanted", False) and table.is_leaf and table.requires_grad and torch.is_grad_enabled()
+    return _asked.on and table.is_leaf and table.requires_grad and torch.is_grad_enabled()
 
 
 def gradient_of(table: Tensor) -> Tensor:

@@ -10,19 +10,19 @@ follow: what was kept for the way back is narrow.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqloom.nn.switches import Switch
+
 NARROW = torch.bfloat16
 ROWS, FEW_ROWS = 128, 16
 
-_asked = threading.local()
+_asked = Switch()
 
 
 def has_narrow_products() -> bool:
@@ -30,20 +30,14 @@ def has_narrow_products() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
-@contextmanager
-def narrow_products(wanted: bool = True) -> Iterator[None]:
+def narrow_products(wanted: bool = True) -> AbstractContextManager[None]:
     """Within this, this thread's products are narrow."""
-    before = getattr(_asked, "wanted", False)
-    _asked.wanted = wanted
-    try:
-        yield
-    finally:
-        _asked.wanted = before
+    return _asked.turned(wanted)
 
 
 def narrows(values: Tensor) -> bool:
     """Whether these are to be made narrow before a product."""
-    return getattr(_asked, "wanted", False) and values.dtype == torch.float32 and values.device.type == "cpu"
+    return _asked.on and values.dtype == torch.float32 and values.device.type == "cpu"
 
 
 def narrow(values: Tensor) -> Tensor:
