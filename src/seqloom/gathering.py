@@ -92,6 +92,11 @@ def gathered(
     `outside` is the team that a launcher started.
     """
     s, cores = recipe.training, num_cores()
+    if (s.divided or 1) > 1 and not work.fits_threads(model):
+        raise UserError(
+            "training.workers: what torch drops of attention weights (model.attention_dropout), and what plain: true "
+            "drops, is drawn for all threads at once, and no run could be repeated; use training.processes instead"
+        )
     if outside is not None:
         with outside:
             yield outside, s.divided or 1
@@ -100,11 +105,6 @@ def gathered(
     torch.set_num_threads(s.threads or cores)
     if way is None:
         way = _measured(recipe, model, work, run, min(cores, MOST, getattr(s, "rows", MOST)))
-    if way.workers > 1 and not work.fits_threads(model):
-        raise UserError(
-            "training.workers: what torch drops of attention weights (model.attention_dropout), and what plain: true "
-            "drops, is drawn for all threads at once, and no run could be repeated; use training.processes instead"
-        )
     torch.set_num_threads(s.threads or max(1, cores // (way.processes * way.workers)))
     if way.processes == 1:
         yield Team(), way.workers
