@@ -303,15 +303,20 @@ def test_cross_attention_equals_torchs(padded: bool, plain: bool) -> None:
     torch.testing.assert_close(kept[0], expected_weights)
 
 
-def test_every_block_of_a_projection_starts_as_a_map_of_its_own() -> None:
-    """Three maps in one matrix: each must have Glorot's range for its own size, not for the whole."""
-    torch.manual_seed(47)
-    size, limit = 90, (6 / 180) ** 0.5
-    maps = SelfAttention(
-        size=size, num_heads=3, positions=NoPositions(size=size, num_heads=3, max_length=1, distance=1)
-    ).project.weight.chunk(3)
-    for block in (*maps, *CrossAttention(size=size, num_heads=3).memory.weight.chunk(2)):
-        assert 0.98 * limit < block.abs().max() <= limit
+def test_attention_starts_as_that_of_torch() -> None:
+    """As wide: torch draws queries, keys and values as one product of three times as many units."""
+    torch.manual_seed(1)
+    theirs = nn.MultiheadAttention(256, 4)
+    nowhere = NoPositions(size=256, num_heads=4, max_length=1, distance=1)
+    ours, across = SelfAttention(size=256, num_heads=4, positions=nowhere), CrossAttention(size=256, num_heads=4)
+    bound = float(theirs.in_proj_weight.abs().max())
+    for weight in (ours.project.weight, across.query.weight, across.memory.weight):
+        assert float(weight.abs().max()) == pytest.approx(bound, rel=0.01)
+        assert float(weight.std()) == pytest.approx(float(theirs.in_proj_weight.std()), rel=0.02)
+    for layer in (ours.output, across.output):
+        assert float(layer.weight.std()) > 1.3 * float(theirs.in_proj_weight.std())
+    for layer in (ours.project, ours.output, across.query, across.memory, across.output):
+        assert not layer.bias.any()
 
 
 # -- a past that is kept ---------------------------------------------------------------------------------------------

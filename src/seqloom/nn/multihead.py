@@ -20,6 +20,10 @@ from seqloom.nn.masks import causal_mask
 from seqloom.nn.narrow import linear
 from seqloom.nn.positions import NoPositions
 
+START = (
+    0.5**0.5
+)  # of Xavier's bound, where queries, keys and values start: that of one product for all three, as in torch
+
 WatchHeads = Callable[[Tensor], None]  # is given the weights (batch, heads, queries, keys)
 
 
@@ -190,7 +194,7 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(size, 3 * size)
         self.output = nn.Linear(size, size)
         for block in self.project.weight.data.chunk(3):
-            nn.init.xavier_uniform_(block)
+            nn.init.xavier_uniform_(block, START)
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.project.bias)
         nn.init.zeros_(self.output.bias)
@@ -247,8 +251,9 @@ class CrossAttention(nn.Module):
         self.num_heads, self.dropout, self.plain = num_heads, dropout, False
         self.query, self.memory = nn.Linear(size, size), nn.Linear(size, 2 * size)
         self.output = nn.Linear(size, size)
-        for weight in (self.query.weight, self.output.weight, *self.memory.weight.data.chunk(2)):
-            nn.init.xavier_uniform_(weight)
+        for weight in (self.query.weight, *self.memory.weight.data.chunk(2)):
+            nn.init.xavier_uniform_(weight, START)
+        nn.init.xavier_uniform_(self.output.weight)
         for bias in (self.query.bias, self.memory.bias, self.output.bias):
             nn.init.zeros_(bias)
 
