@@ -102,13 +102,13 @@ def test_names_of_what_is_kept() -> None:
 
 def test_the_settings_reach_the_optimiser() -> None:
     _, adam = build(optimizer="adamw", betas=(0.7, 0.77), epsilon=1e-5, weight_decay=0.3)
-    assert type(adam) is torch.optim.AdamW
+    assert isinstance(adam, torch.optim.AdamW)
     group = adam.param_groups[0]
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.7, 0.77), 1e-5, 0.3)
     assert group["fused"] is True
     assert build(optimizer="adam", plain=True)[1].param_groups[0]["fused"] is False
     _, sgd = build(optimizer="sgd", momentum=0.7, weight_decay=0.2)
-    assert type(sgd) is torch.optim.SGD
+    assert isinstance(sgd, torch.optim.SGD)
     assert (sgd.param_groups[0]["momentum"], sgd.param_groups[0]["weight_decay"]) == (0.7, 0.2)
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from seqloom.nn.narrow import narrow, wide
+from seqloom.training.uncompiled import uncompiled
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: steep at zero, within about 0.7 to 1.2 after five turns
 TURNS = 5
@@ -64,8 +65,9 @@ class Muon(torch.optim.Optimizer):
         epsilon: float = 1e-8,
         fused: bool = True,
     ) -> None:
+        adam = uncompiled(torch.optim.AdamW)
         super().__init__(matrices, {"lr": rate, "weight_decay": weight_decay, "momentum": momentum})
-        self.others = torch.optim.AdamW(others, rate, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=fused)
+        self.others = adam(others, rate, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=fused)
         self.others.state = self.state
         self.param_groups += self.others.param_groups  # the same groups: a rate set here is set there
 

@@ -12,6 +12,7 @@ from seqloom.nn.positions import NoPositions
 from seqloom.nn.pretrained import keep_frozen_rows
 from seqloom.training.muon import Muon
 from seqloom.training.settings import FittingSettings
+from seqloom.training.uncompiled import uncompiled
 
 
 def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimizer:
@@ -19,7 +20,9 @@ def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimiz
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer: torch.optim.Optimizer
     if s.optimizer == "sgd":
-        optimizer = torch.optim.SGD(weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay)
+        optimizer = uncompiled(torch.optim.SGD)(
+            weights, s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay
+        )
     elif s.optimizer == "muon":
         matrices = maps_of(model)
         maps = set(map(id, matrices))
@@ -34,7 +37,7 @@ def build_optimizer(model: nn.Module, s: FittingSettings) -> torch.optim.Optimiz
             fused=not s.plain,
         )
     else:
-        kind = torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam
+        kind = uncompiled(torch.optim.AdamW if s.optimizer == "adamw" else torch.optim.Adam)
         optimizer = kind(
             weights, s.learning_rate, betas=s.betas, eps=s.epsilon, weight_decay=s.weight_decay, fused=not s.plain
         )
