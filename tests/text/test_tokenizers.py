@@ -231,6 +231,29 @@ def test_words_of_an_output_are_those_of_its_text(kind: str, text: str) -> None:
     assert tokenizer.piece_words(framed) == [-1, *tokenizer.piece_words(ids), -1, -1]
 
 
+@pytest.mark.parametrize("form", ["nfc", "nfkc", "none"])
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "spaces", "verbatim"])
+@given(texts=st.lists(anything | in_alphabet, max_size=4))
+def test_many_texts_are_cut_like_one(kind: str, lowercase: bool, form: str, texts: list[str]) -> None:
+    """Words that were met before are looked up: that must not change what comes out, whatever stands around them."""
+    tokenizer = trained(kind, lowercase=lowercase, normalise=form)
+    one_by_one = [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_many(texts) == one_by_one
+    assert tokenizer.encode_many(texts) == one_by_one, "now that they are known"
+
+
+def test_what_is_remembered_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer.from_json(trained("bpe").to_json(), "here")
+    monkeypatch.setattr(tokenizers, "MOST_KNOWN", 10)
+    texts = [f"word{number} house" for number in range(50)]
+    for first in range(0, 50, 5):
+        asked = [*texts[first : first + 5], "x" * (tokenizers.LONGEST_KNOWN + 1)]
+        assert tokenizer.encode_many(asked) == [tokenizer.encode(text) for text in asked]
+        assert len(tokenizer._known) <= 10
+        assert max(map(len, tokenizer._known)) <= tokenizers.LONGEST_KNOWN
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_any_ids_decode_to_tidy_text(kind: str, data: st.DataObject) -> None:
@@ -239,6 +262,7 @@ def test_any_ids_decode_to_tidy_text(kind: str, data: st.DataObject) -> None:
     ids = data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=20))
     text = tokenizer.decode(ids)
     assert text == " ".join(text.split())
+    assert text == tokenizer._rendered(ids, None)[0], "what is joined at once is what is put together piece by piece"
     words = tokenizer.piece_words(ids)
     count = len(split_words(text))
     visible = [word for index, word in zip(ids, words, strict=True) if index not in (PAD_ID, BOS_ID, EOS_ID)]

@@ -20,6 +20,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -35,6 +36,8 @@ from seqloom.text.words import word_spans
 
 SPACE = "▁"
 MAX_FILE_BYTES = 64_000_000
+BATCH = 8192  # texts that are encoded at once: the library's own records are much larger than the ids
+MOST_KNOWN, LONGEST_KNOWN = 200_000, 40  # words whose ids are remembered, and the characters of one
 ALPHABET_LIMIT = 1000  # BPE keeps this many characters, the most frequent: stray symbols must not eat the vocabulary
 
 # The classes below are those of `words.py` in the other engine's spelling; a test compares them over all of Unicode.
@@ -101,6 +104,7 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, settings: TextSettings) -> None:
         self.settings = settings
         self._backend = backend
+        self._known: dict[str, list[int]] = {}  # ids of what stood between two spaces before
         self._pieces = [backend.id_to_token(index) or "" for index in range(backend.get_vocab_size())]
 
     # -- making ------------------------------------------------------------------------------------------------------
@@ -238,10 +242,33 @@ class Tokenizer:
         return self._backend.encode(_clean(text), add_special_tokens=False).ids
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for many texts at once, on all cores."""
+        """`encode` for many texts at once.
+
+        No token reaches across a space, and most words were met before: these are looked up. What is new is cut into
+        pieces on all cores.
+        """
+        if self.kind in ("character", "verbatim"):
+            return self._encoded(texts)
         encoded: list[list[int]] = []
-        for first in range(0, len(texts), 8192):  # the library's own records are much larger than the ids
-            batch = [_clean(text) for text in texts[first : first + 8192]]
+        for first in range(0, len(texts), BATCH):
+            rows = [text.split(" ") for text in texts[first : first + BATCH]]
+            known = self._known
+            new = list({field for row in rows for field in row if field not in known})
+            fresh = dict(zip(new, self._encoded(new), strict=True))
+            encoded += [
+                [i for field in row for i in (known[field] if field in known else fresh[field])] for row in rows
+            ]
+            short = {field: ids for field, ids in fresh.items() if len(field) <= LONGEST_KNOWN}
+            if len(known) + len(short) <= MOST_KNOWN:
+                known.update(short)
+            else:
+                self._known = dict(islice(short.items(), MOST_KNOWN))
+        return encoded
+
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded: list[list[int]] = []
+        for first in range(0, len(texts), BATCH):
+            batch = [_clean(text) for text in texts[first : first + BATCH]]
             encoded += [encoding.ids for encoding in self._backend.encode_batch_fast(batch, add_special_tokens=False)]
         return encoded
 
@@ -312,7 +339,21 @@ class Tokenizer:
             ids: tokens, as a model put them out.
             replacements: for positions in `ids` that hold an unknown token, the text to show instead.
         """
-        return self._rendered(ids, replacements)[0]
+        if replacements or UNK_ID in ids or (len(ids) and min(ids) < 0):
+            return self._rendered(ids, replacements)[0]
+        try:
+            text = "".join([self._shown[index] for index in ids])
+        except IndexError:
+            return self._rendered(ids, None)[0]  # which says what is wrong
+        if self.kind == "verbatim":
+            return text
+        return self._rendered(ids, None)[0] if "  " in text else text.strip(" ")
+
+    @cached_property
+    def _shown(self) -> list[str]:
+        """Each token as it reads in the middle of a text."""
+        shown = self._pieces if self.kind == "verbatim" else [piece.replace(SPACE, " ") for piece in self._pieces]
+        return ["" if index in (PAD_ID, BOS_ID, EOS_ID) else text for index, text in enumerate(shown)]
 
     def piece_words(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> list[int]:
         """For each token, the index of its word in `split_words(decode(ids, replacements))`; -1 for what is dropped."""
