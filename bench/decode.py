@@ -120,6 +120,7 @@ def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[s
     decoders = [
         Decoder("`seqloom predict` RNN RUN", run),
         Decoder(title, model, ("bench.decoders", "torch")),
+        Decoder(f"{title} int8", model, ("bench.decoders", "torch"), compute="int8"),
     ]
     missing = {}
     for name in peers:
@@ -131,7 +132,8 @@ def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[s
         theirs = Decoder(PEERS[name].title, model, (f"bench.peers.{name}_generate",), python, own=False)
         decoders.append(theirs)
         ours = Decoder(f"{title}, fixed length", model, ("bench.decoders", "fixed"), fixed=True)
-        decoders += [ours, replace(theirs, title=f"{theirs.title}, fixed length", fixed=True)]
+        rounded = replace(ours, title=f"{title} int8, fixed length", compute="int8")
+        decoders += [ours, rounded, replace(theirs, title=f"{theirs.title}, fixed length", fixed=True)]
     return decoders, missing
 
 

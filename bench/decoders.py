@@ -19,7 +19,7 @@ def torch_engine(job: DecodingJob) -> None:
     """seqloom on torch, from text to text."""
     from seqloom.predictor import Predictor
 
-    _timed(job, Predictor.load(job.model))
+    _timed(job, Predictor.load(job.model), precision=job.compute)
 
 
 def fixed_length(job: DecodingJob) -> None:
@@ -27,7 +27,7 @@ def fixed_length(job: DecodingJob) -> None:
     from seqloom.predictor import Predictor
 
     predictor = Predictor.load(job.model)
-    answers = _timed(job, predictor, **never_ending(predictor, job.steps))
+    answers = _timed(job, predictor, precision=job.compute, **never_ending(predictor, job.steps))
     early = sum(answer.finished for answer in answers)
     if early:
         raise SystemExit(f"{early:,} of {len(answers):,} answers ended before step {job.steps}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from typing import TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from seqloom.decoding.beam import beam_search
 from seqloom.decoding.sampling import Tell, follow
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis, Steppable
+from seqloom.nn.eight_bits import eight_bit_products
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -51,9 +53,10 @@ def decode(
     `numbers` are the sentences' numbers in the user's input: sampling seeds each sentence's draws by it. `tell` hears
     every symbol when it is said, unless several beginnings compete.
     """
-    if settings.method == "beam":
-        return beam_search(model, batch, settings, keep_attention=keep_attention)
-    numbers = range(len(batch)) if numbers is None else numbers
-    draws = settings.n_best if settings.method == "sample" else 1
-    runs = [follow(model, batch, settings, keep_attention, numbers, draw, tell) for draw in range(draws)]
+    with eight_bit_products(model) if settings.precision == "int8" else nullcontext():
+        if settings.method == "beam":
+            return beam_search(model, batch, settings, keep_attention=keep_attention)
+        numbers = range(len(batch)) if numbers is None else numbers
+        draws = settings.n_best if settings.method == "sample" else 1
+        runs = [follow(model, batch, settings, keep_attention, numbers, draw, tell) for draw in range(draws)]
     return [sorted(answers, key=lambda h: -h.score) for answers in zip(*runs, strict=True)]

@@ -39,6 +39,9 @@ class DecodingSettings(Settings):
         "replace", description="where the model would say UNK: show the most attended source word, or never say it"
     )
     batch_tokens: int = Field(2048, ge=1)
+    precision: Literal["float32", "int8"] = Field(
+        "float32", description="int8: products of rounded numbers; faster, and a slightly different model"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> DecodingSettings:

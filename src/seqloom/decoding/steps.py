@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings
+from seqloom.nn.eight_bits import product, rounds
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 KEEP = 0.85  # what is done is carried along until fewer than this share is left: leaving costs a copy of the rest
@@ -79,6 +80,8 @@ class Steps:
         self.penalty = settings.repetition_penalty
         if model.output is not None:
             weight, bias = model.output.weight, model.output.bias
+            if rounds():
+                return
             self._weight = weight.T.contiguous()  # a product with few rows is faster so
             self._bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
             self._room = weight.new_empty(0, weight.shape[0])
@@ -90,6 +93,8 @@ class Steps:
         """(rows, symbols), in memory that the next step uses again."""
         if self.model.output is None:
             logits = features
+        elif rounds():
+            logits = product(features, self.model.output.weight, self.model.output.bias)
         else:
             if len(self._room) < len(features):
                 self._room = features.new_empty(len(features), self._room.shape[1])

@@ -16,8 +16,9 @@ import math
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from seqloom.nn.eight_bits import product
 
 
 class HiddenState(NamedTuple):
@@ -40,14 +41,14 @@ Gates = dict[str, Tensor]
 
 def elman_step(projected: Tensor, state: HiddenState, weight: Tensor, squash: str) -> tuple[HiddenState, Gates]:
     """Elman 1990: h = f(W x + b + U h), with f tanh or the logistic function."""
-    total = projected + state.hidden @ weight.T
+    total = projected + product(state.hidden, weight)
     hidden = total.tanh() if squash == "tanh" else total.sigmoid()
     return HiddenState(hidden), {"hidden": hidden}
 
 
 def lstm_step(projected: Tensor, state: LSTMState, weight: Tensor) -> tuple[LSTMState, Gates]:
     """Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000; gates in the order i, f, g, o."""
-    input_gate, forget_gate, candidate, output_gate = (projected + state.hidden @ weight.T).chunk(4, -1)
+    input_gate, forget_gate, candidate, output_gate = (projected + product(state.hidden, weight)).chunk(4, -1)
     input_gate, forget_gate, output_gate = input_gate.sigmoid(), forget_gate.sigmoid(), output_gate.sigmoid()
     candidate = candidate.tanh()
     cell = forget_gate * state.cell + input_gate * candidate
@@ -60,7 +61,7 @@ def peephole_step(projected: Tensor, state: LSTMState, weight: Tensor, peep: Ten
 
     Input and forget gate look at the old cell, the output gate at the new one.
     """
-    input_gate, forget_gate, candidate, output_gate = (projected + state.hidden @ weight.T).chunk(4, -1)
+    input_gate, forget_gate, candidate, output_gate = (projected + product(state.hidden, weight)).chunk(4, -1)
     input_gate = (input_gate + peep[0] * state.cell).sigmoid()
     forget_gate = (forget_gate + peep[1] * state.cell).sigmoid()
     candidate = candidate.tanh()
@@ -72,7 +73,7 @@ def peephole_step(projected: Tensor, state: LSTMState, weight: Tensor, peep: Ten
 
 def coupled_step(projected: Tensor, state: LSTMState, weight: Tensor) -> tuple[LSTMState, Gates]:
     """Coupled gates (Greff et al. 2017, CIFG): what is forgotten is exactly what is written, i = 1 - f; f, g, o."""
-    forget_gate, candidate, output_gate = (projected + state.hidden @ weight.T).chunk(3, -1)
+    forget_gate, candidate, output_gate = (projected + product(state.hidden, weight)).chunk(3, -1)
     forget_gate, output_gate, candidate = forget_gate.sigmoid(), output_gate.sigmoid(), candidate.tanh()
     cell = candidate + forget_gate * (state.cell - candidate)  # f c + (1 - f) g
     hidden = output_gate * cell.tanh()
@@ -82,7 +83,7 @@ def coupled_step(projected: Tensor, state: LSTMState, weight: Tensor) -> tuple[L
 def gru_step(projected: Tensor, state: HiddenState, weight: Tensor, bias: Tensor) -> tuple[HiddenState, Gates]:
     """Cho et al. 2014, in the form torch computes: r, z, n with n = tanh(W x + b + r * (U h + `bias`))."""
     x_reset, x_update, x_candidate = projected.chunk(3, -1)
-    h_reset, h_update, h_candidate = (state.hidden @ weight.T).chunk(3, -1)
+    h_reset, h_update, h_candidate = (product(state.hidden, weight)).chunk(3, -1)
     reset_gate, update_gate = (x_reset + h_reset).sigmoid(), (x_update + h_update).sigmoid()
     candidate = (x_candidate + reset_gate * (h_candidate + bias)).tanh()
     hidden = candidate + update_gate * (state.hidden - candidate)  # (1 - z) n + z h
@@ -138,7 +139,7 @@ class _Cell(nn.Module):
 
     def project(self, inputs: Tensor) -> Tensor:
         """(…, input size) -> (…, blocks * hidden size): the part of the step that does not depend on the past."""
-        return F.linear(inputs, self.weight_input, self.bias)
+        return product(inputs, self.weight_input, self.bias)
 
     def _hidden(self, weight_hidden: Tensor | None) -> Tensor:
         return self.weight_hidden if weight_hidden is None else weight_hidden

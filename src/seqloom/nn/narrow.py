@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqloom.nn.eight_bits import product
 from seqloom.nn.switches import Switch
 
 NARROW = torch.bfloat16
@@ -118,7 +118,7 @@ class _Linear(torch.autograd.Function):
 
 def mapped(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """W x + b of each vector (…, d), by a narrow product where that is asked for."""
-    return (_Linear.apply if narrows(inputs) else F.linear)(inputs, weight, bias)
+    return (_Linear.apply if narrows(inputs) else product)(inputs, weight, bias)
 
 
 def linear(inputs: Tensor, layer: nn.Linear) -> Tensor:
