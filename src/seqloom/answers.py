@@ -16,20 +16,32 @@ CLOSED = "an exported model cannot be looked into; ask the model folder that it 
 class Answer:
     """What the model said to one text.
 
-    `score` is what answers are ranked by, `log_probability` the sum over `tokens`; `alternatives` holds the other
-    answers when more than one was asked for; `trace` shows how the answer came about. What not everybody asks for is
-    computed when it is first asked for.
+    `alternatives` holds the other answers when more than one was asked for; `trace` shows how the answer came about.
+    What not everybody asks for is computed when it is first asked for.
     """
 
     source: str
     text: str
-    score: float
-    log_probability: float
+    sums: Callable[[], tuple[float, float]] = field(repr=False, compare=False)
     labels: Callable[[], list[str]] = field(repr=False, compare=False)
     finished: bool
     chances: Callable[[], list[float]] = field(repr=False, compare=False)
     alternatives: list[Answer] = field(default_factory=list, repr=False)
     tracer: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def _sums(self) -> tuple[float, float]:
+        return self.sums()
+
+    @property
+    def score(self) -> float:
+        """What answers are ranked by."""
+        return self._sums[0]
+
+    @property
+    def log_probability(self) -> float:
+        """The sum over `tokens` and the end symbol."""
+        return self._sums[1]
 
     @cached_property
     def tokens(self) -> list[str]:

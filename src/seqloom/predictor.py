@@ -100,8 +100,7 @@ class Predictor:
                 Answer(
                     source=translated.source,
                     text=text,
-                    score=hypothesis.score,
-                    log_probability=hypothesis.log_probability,
+                    sums=lambda h=hypothesis: (h.score, h.log_probability),  # type: ignore[misc]
                     labels=lambda t=tokens: self.task.target.labels(t),  # type: ignore[misc]
                     finished=hypothesis.finished,
                     chances=lambda c=chances: c,  # type: ignore[misc]

@@ -54,9 +54,10 @@ def original(tiny_transformer_run: Path) -> Predictor:
     return Predictor.load(tiny_transformer_run)
 
 
-# Found with the weights that this fixture has since attention was compiled: the beams of the two engines lead to other
-# answers, and their scores are no tie. Not understood yet.
-differs = pytest.mark.xfail(reason="the two beams differ for a sentence of this hardly trained model", strict=False)
+# Several beginnings may end in the last step, so that more than beam_size have ended. CTranslate2 hands over the
+# beam_size best by its own normalisation, and the one that ours ranks first can be missing among them: answers of three
+# and seven symbols to a question of five, as this hardly trained model gives, are ranked very differently by the two.
+differs = pytest.mark.xfail(reason="more than beam_size ended, and the two engines keep other ones", strict=False)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ differs = pytest.mark.xfail(reason="the two beams differ for a sentence of this 
         {"beam_size": 1},
         {},
         {"beam_size": 3, "length_penalty": 0.0},
-        {"beam_size": 4, "length_penalty": 2.0},
+        pytest.param({"beam_size": 4, "length_penalty": 2.0}, marks=differs),
         pytest.param({"unknown": "forbid"}, marks=differs),
         pytest.param({"coverage_penalty": 0.3}, marks=differs),
         {"early_stop": False},
@@ -107,6 +108,36 @@ def test_the_answers_above_show_what_they_should(original: Predictor) -> None:
     assert all("<unk>" not in answer.text for answer in answers)
     assert len({answer.text for answer in answers}) >= 6
     assert not all(a.finished for a in original.predict(SENTENCES, method="greedy", max_ratio=0.1, unknown="forbid"))
+
+
+def test_greedy_search_finds_out_how_likely_an_answer_is_when_that_is_asked(
+    exported: ExportedTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[int] = []
+    chances = type(exported.engine).chances
+    monkeypatch.setattr(
+        type(exported.engine), "chances", lambda self, *asked: scored.append(len(asked[0])) or chances(self, *asked)
+    )
+    answers = exported.predict(SENTENCES, method="greedy")
+    assert not scored
+    told = exported.translate(SENTENCES, exported.decoding.overridden({"method": "greedy"}))
+    for answer, (found,) in zip(answers, told, strict=True):
+        assert answer.log_probability == answer.score == pytest.approx(found.log_probability, abs=1e-4)
+    assert [count for count in scored if count] == [len([text for text in SENTENCES if text.strip()])], "all at once"
+
+
+def test_an_export_computes_with_eight_bits_where_that_is_asked(
+    folder: Path, exported: ExportedTranslator, original: Predictor
+) -> None:
+    fresh = ExportedTranslator.load(folder, num_workers=1)
+    rounded = fresh.predict(SENTENCES, precision="int8")
+    exact = exported.predict(SENTENCES)
+    assert (fresh.engine.compute, fresh._rounded.compute) == ("float32", "int8")
+    assert [a.score for a in rounded] != [a.score for a in exact]
+    assert [a.score for a in rounded] == pytest.approx([a.score for a in exact], abs=0.5)
+    assert [a.score for a in original.predict(SENTENCES, precision="int8")] == pytest.approx(
+        [a.score for a in exact], abs=0.5
+    )
 
 
 def test_n_best_is_ranked_and_widens_the_beam(original: Predictor, exported: ExportedTranslator) -> None:

@@ -12,6 +12,7 @@ PAD and BOS are never said: the exporter wrote that into the output bias.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip instal
 PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
 SHARES = 8  # batches for each worker, at least, so that none is idle for long while another has its last one
 LEAST_SYMBOLS = 512  # but not smaller ones than this
+MOST_SYMBOLS = {"float32": 1536, "int8": 768}  # what a larger batch computes does not stay in the processor's caches
 SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
 
 
@@ -57,6 +59,10 @@ class Engine:
         except (RuntimeError, ValueError) as error:
             raise UserError(f"{folder}: CTranslate2 cannot load this model: {error}") from None
 
+    def computing(self, compute: str) -> Engine:
+        """The same with numbers of another precision."""
+        return Engine(self.folder, compute, self.num_workers, self.source, self.target)
+
     def seeded(self, seed: int) -> Engine:
         """The same with one worker that draws from this seed: a worker's generator is seeded when it first draws."""
         load_package().set_random_seed(seed % 2**32)
@@ -82,7 +88,10 @@ class Engine:
 
 
 class Found(NamedTuple):
-    """One answer: symbols without EOS, its summed log probability (EOS included), and the score it is ranked by."""
+    """One answer: symbols without EOS, its summed log probability (EOS included), and the score it is ranked by.
+
+    Both are NaN where nobody asked for them and nothing was ranked.
+    """
 
     tokens: list[int]
     log_probability: float = 0.0
@@ -111,10 +120,15 @@ def search(
     sources: Sequence[list[int]],
     settings: DecodingSettings,
     progress: Callable[[int], None] | None = None,
+    *,
+    sums: bool = True,
 ) -> list[list[Found]]:
-    """The `n_best` answers to each source, best first; a source without symbols has an answer without symbols."""
+    """The `n_best` answers to each source, best first; a source without symbols has an answer without symbols.
+
+    Greedy search does not need to know how likely its answer is; without `sums` it does not find out.
+    """
     sampled, replaced = settings.method == "sample", settings.unknown == "replace"
-    questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings)
+    questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings, sums)
     asked = [index for index, ids in enumerate(sources) if ids]
     found: dict[int, list[Found]] = {}
     attention = questions.covers or (sampled and replaced)
@@ -134,8 +148,10 @@ def search(
 class _Questions:
     """Sentences that wait for answers, all with the same settings."""
 
-    def __init__(self, engine: Engine, sources: Sequence[list[int]], settings: DecodingSettings) -> None:
+    def __init__(self, engine: Engine, sources: Sequence[list[int]], settings: DecodingSettings, sums: bool) -> None:
         self.engine, self.sources, self.settings = engine, sources, settings
+        # The chances of a known answer, by which a sum is found later, are told before UNK is left out.
+        self.sums = sums or settings.method != "greedy" or settings.unknown == "forbid"
         self.ranks = settings.method == "beam"
         self.beam = self.ranks and settings.beam_size > 1  # a beam of one is greedy
         self.covers = self.ranks and settings.coverage_penalty > 0
@@ -164,7 +180,8 @@ class _Questions:
         rows = self.settings.beam_size if self.beam else 1
         share = -(-sum(self.sizes[i] for i in indices) // self.engine.num_workers)
         even = max(share // SHARES, LEAST_SYMBOLS)
-        budget = min(share, even, self.settings.batch_tokens * 5 // max(rows, 5))
+        most = min(self.settings.batch_tokens, MOST_SYMBOLS.get(self.engine.compute, LEAST_SYMBOLS))
+        budget = min(share, even, most * 5 // max(rows, 5))
         if attention and self.beam:
             budget = 0  # one at a time: in a batch, CTranslate2 mixes up whose attention the first symbol's is
         batch: list[int] = []
@@ -185,7 +202,7 @@ class _Questions:
             "min_decoding_length": 0,
             "max_input_length": 0,
             "disable_unk": s.unknown == "forbid",
-            "return_scores": True,
+            "return_scores": self.sums,
             "return_end_token": True,  # counted in the length, as we do
             "return_attention": attention,
         }
@@ -211,7 +228,8 @@ class _Questions:
     def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> Iterator[tuple[int, list[Found]]]:
         for index, future in zip(batch, pending, strict=True):
             result, room = future.result(), self.limits[index] - 1
-            said, scores = result.hypotheses, result.scores  # each is copied out of the engine whenever it is asked for
+            said = result.hypotheses  # each is copied out of the engine whenever it is asked for
+            scores = result.scores if self.sums else [math.nan] * len(said)
             looked = result.attention or [None] * len(said)
             found = [self._found(*one, room) for one in zip(said, scores, looked, strict=True)]
             if same_limit or not self.beam or all(one.finished for one in found):
@@ -226,6 +244,8 @@ class _Questions:
 
     def ranked(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
         """The best of each sentence by our scores, once the sums of those that were cut are known."""
+        if not self.sums:
+            return found
         cut = [(index, one.tokens) for index, rivals in found.items() for one in rivals if not one.finished]
         chances = self.engine.chances([self.sources[index] for index, _ in cut], [tokens for _, tokens in cut])
         sums = map(sum, chances)  # in the order in which they are asked for below

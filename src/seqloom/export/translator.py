@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -67,7 +68,7 @@ class ExportedTranslator:
         self, texts: Sequence[str], progress: Callable[[int], None] | None = None, **decoding: Any
     ) -> list[Answer]:
         """Answer many texts; the order is kept."""
-        found = self.translate(texts, self.decoding.overridden(decoding), progress)
+        found = self.translate(texts, self.decoding.overridden(decoding), progress, sums=False)
         scoring = _Scoring(
             self, [(text, one.tokens) for text, rivals in zip(texts, found, strict=True) for one in rivals]
         )
@@ -83,8 +84,7 @@ class ExportedTranslator:
         return Answer(
             source=text,
             text=self.shown(text, found),
-            score=found.score,
-            log_probability=found.log_probability,
+            sums=lambda: scoring.sums(number, found),
             labels=lambda: self.target.labels(found.tokens),
             finished=found.finished,
             chances=lambda: scoring.chances[number],
@@ -104,7 +104,7 @@ class ExportedTranslator:
 
         pairs = list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else list(corpus)
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        found = self.translate(sources, self.decoding.overridden(decoding), progress)
+        found = self.translate(sources, self.decoding.overridden(decoding), progress, sums=False)
         said = [self.shown(text, rivals[0]) for text, rivals in zip(sources, found, strict=True)]
         tags = [pair.tags for pair in pairs]
         report = evaluate_texts(name, sources, said, references, tags=tags if any(tags) else None, **(options or {}))
@@ -115,15 +115,26 @@ class ExportedTranslator:
         raise UserError(CLOSED)
 
     def translate(
-        self, texts: Sequence[str], settings: DecodingSettings, progress: Callable[[int], None] | None = None
+        self,
+        texts: Sequence[str],
+        settings: DecodingSettings,
+        progress: Callable[[int], None] | None = None,
+        *,
+        sums: bool = True,
     ) -> list[list[Found]]:
-        """The answers to each text as symbols, best first."""
+        """The answers to each text as symbols, best first; with `sums`, always how likely they are."""
         check_decoding(settings, self.positions)
         sources = self.source.encode_many(texts)
         if self.positions is not None:
             for number, ids in enumerate(sources, 1):
                 self._refuse_long(number, ids)
-        return search(self.engine, sources, settings, progress)
+        rounded = settings.precision == "int8" and self.engine.compute == "float32"
+        return search(self._rounded if rounded else self.engine, sources, settings, progress, sums=sums)
+
+    @cached_property
+    def _rounded(self) -> Engine:
+        """The same model with eight-bit weights."""
+        return self.engine.computing("int8")
 
     def refuse_long(self, texts: Sequence[str]) -> None:
         """Say, without reading all of them, which text has more symbols than the model has positions."""
@@ -148,6 +159,13 @@ class _Scoring:
 
     def __init__(self, translator: ExportedTranslator, asked: list[tuple[str, list[int]]]) -> None:
         self.translator, self.asked = translator, asked
+
+    def sums(self, number: int, found: Found) -> tuple[float, float]:
+        """Score and log probability of an answer. Where the search did not need them, both are the same."""
+        if not math.isnan(found.log_probability):
+            return found.score, found.log_probability
+        total = math.fsum(self.chances[number])
+        return total, total
 
     @cached_property
     def chances(self) -> list[list[float]]:

@@ -132,7 +132,7 @@ def compare(
 ) -> Verification:
     """Greedy and beam search on both sides, by plain sums of symbols as they are said: there both are one search."""
     beam = settings.overridden({"method": "beam", "beam_size": 5, "n_best": 1, "early_stop": True})
-    beam = beam.overridden({"length_penalty": 0.0, "coverage_penalty": 0.0, "unknown": "keep"})
+    beam = beam.overridden({"length_penalty": 0.0, "coverage_penalty": 0.0, "unknown": "keep", "precision": "float32"})
     greedy = beam.overridden({"method": "greedy"})
     searches, before = {}, 0.0
     for name, search, share in (("greedy search", greedy, 0.2), ("beam search", beam, 0.8)):  # a beam takes longer
@@ -150,7 +150,8 @@ def measure(
     tell: Tell | None = None,
 ) -> Verification:
     """BLEU of both with the settings the model is used with; where it draws, with its likeliest answers."""
-    settings = settings.overridden({"n_best": 1, **({"method": "greedy"} if settings.method == "sample" else {})})
+    likeliest = {"method": "greedy"} if settings.method == "sample" else {}
+    settings = settings.overridden({"n_best": 1, "precision": "float32", **likeliest})
     sources, references = [pair.source for pair in chosen.pairs], [pair.target for pair in chosen.pairs]
     told = _telling(tell, "original")
     found = predictor.task.translate(predictor.model, sources, settings, lambda done: told(done / len(sources)))
