@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,13 @@ RNN_MODEL = {
     "tie_output": False,
     "dropout": 0.2,
 }
+AS_PEERS = {  # what the recipe leaves open to its own taste, and every trainer here has alike
+    "transformer": ["model.norm_first=true", "training.learning_rate=3e-3"],
+    "rnn": [],
+}
+COMMON = ["training.schedule=cosine", "training.piece_tokens=null", "training.workers=null"]
 OURS = Peer("seqloom", "bench.peers.seqloom")
-QUALITY = ("seqloom", "float32", "candidates", "plain", "torch")
+QUALITY = ("float32", "candidates", "plain", "torch")
 
 
 def bench_recipe(model: str, batch_tokens: int, overrides: Sequence[str] = ()) -> Any:
@@ -53,7 +59,7 @@ def bench_recipe(model: str, batch_tokens: int, overrides: Sequence[str] = ()) -
     if model == "rnn":
         values = {**values, "model": RNN_MODEL, "training": {**values["training"], "learning_rate": 1e-3}}
     steps = values["training"]["steps"]
-    fixed = [f"training.batch_tokens={batch_tokens}", f"training.decay_steps={steps}"]
+    fixed = [f"training.batch_tokens={batch_tokens}", f"training.decay_steps={steps}", *COMMON, *AS_PEERS[model]]
     return load_recipe(values, [*fixed, *overrides])
 
 
@@ -226,16 +232,21 @@ def quality(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     symbols = prepare(recipe, data, updates)
     spec, recipe_file = spec_of(recipe, symbols), write_recipe(recipe, folder)
     options.warmup, options.updates = 1, updates - 1
-    running, missing = contestants([name for name in QUALITY if name != "seqloom"], options.model)
-    losses = {}
-    for name, (python, peer) in running.items():
-        job = job_of(options, recipe, recipe_file, spec, data, folder, peer, 0, validate=True)
-        try:
-            losses[name] = run_side(python, peer, job, folder)["validation_loss"]
-        except NotInstalled as error:
-            missing[name] = str(error)
-            continue
-        say(f"{name}: validation loss {losses[name]:.4f} after {updates:,} updates")
+    running, missing = contestants(options.peers, options.model)
+    losses: dict[str, list[float]] = {}
+    for seed in range(recipe.seed, recipe.seed + options.seeds):
+        for name, (python, peer) in running.items():
+            if name in missing:
+                continue
+            job = job_of(options, recipe, recipe_file, spec, data, folder, peer, 0, validate=True)
+            job = replace(job, seed=seed, overrides=[*job.overrides, f"seed={seed}"])
+            try:
+                loss = run_side(python, peer, job, folder)["validation_loss"]
+            except NotInstalled as error:
+                missing[name] = str(error)
+                continue
+            losses.setdefault(name, []).append(loss)
+            say(f"{name}: validation loss {loss:.4f} after {updates:,} updates from seed {seed}")
     return {"model": options.model, "updates": updates, "validation_loss": losses, "missing": missing}
 
 
@@ -295,15 +306,18 @@ def train_table(found: dict[str, Any]) -> str:
 
 def quality_table(found: dict[str, Any]) -> str:
     titles = {"seqloom": OURS.title} | {name: PEERS[name].title for name in PEERS}
-    rows = [[titles[name], f"{loss:.4f}"] for name, loss in found["validation_loss"].items()]
-    rows += [[titles[name], reason] for name, reason in found["missing"].items()]
-    return table(["trainer", f"validation loss after {found['updates']:,} updates"], rows)
+    rows = [
+        [titles[name], " ".join(f"{loss:.4f}" for loss in losses), f"**{statistics.mean(losses):.4f}**"]
+        for name, losses in found["validation_loss"].items()
+    ]
+    rows += [[titles[name], reason, "–"] for name, reason in found["missing"].items()]
+    return table(["trainer", f"validation loss after {found['updates']:,} updates, from each seed", "mean"], rows)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", choices=("transformer", "rnn"), default="transformer")
-    parser.add_argument("--peers", default="torch", help=f"of {', '.join(PEERS)}; separated by commas")
+    parser.add_argument("--peers", help=f"of {', '.join(PEERS)}; separated by commas (default: torch)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=25, help="timed updates a round")
     parser.add_argument("--warmup", type=int, default=5, help="updates before them")
@@ -311,17 +325,19 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--seqloom-set", action="append", default=[], metavar="NAME=VALUE", help="as seqloom's --set")
     parser.add_argument("--quality", type=int, metavar="UPDATES", help="compare validation losses instead")
+    parser.add_argument("--seeds", type=int, default=1, help="starts that validation losses are compared from")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 4 updates: checks the bench, not the pace")
     parser.add_argument("--write", action="store_true", help="put the table into docs/results.md")
     options = parser.parse_args(given)
-    options.peers = [name for name in options.peers.split(",") if name]
+    given_peers = options.peers or (",".join(QUALITY) if options.quality else "torch")
+    options.peers = [name for name in given_peers.split(",") if name]
     unknown = [name for name in options.peers if name not in PEERS]
     if unknown:
         parser.error(f"--peers takes {', '.join(PEERS)}; got {', '.join(unknown)}")
     if options.quick:
         options.rounds, options.updates, options.warmup, options.profile = 2, 4, 2, 2
-    if min(options.rounds, options.updates, options.warmup) < 1 or (options.quality or 2) < 2:
-        parser.error("--rounds, --updates and --warmup must be 1 or more, --quality 2 or more")
+    if min(options.rounds, options.updates, options.warmup, options.seeds) < 1 or (options.quality or 2) < 2:
+        parser.error("--rounds, --updates, --warmup and --seeds must be 1 or more, --quality 2 or more")
     return options
 
 
