@@ -1,6 +1,7 @@
 """Decoding pace side by side: the same model, the same sentences, greedy and with a beam of 5, in turns.
 
     python -m bench.decode --model RUN [--rnn RUN] [--peers ctranslate2,hf,fairseq,joeynmt] [--rounds N] [--write]
+    python -m bench.decode --model RUN --exported [--rounds N] [--sentences N] [--write]
 
 Each measurement is a process of its own. `seqloom predict` counts whole, from the start of the command to its end, text
 in, text out; the others are also timed around their search alone. One JSON object on the last line; docs/speed.md says
@@ -24,12 +25,13 @@ from typing import Any
 
 from bench.machine import describe_machine, num_cores
 from bench.peers import PEERS
-from bench.peers.generation import DecodingJob
+from bench.peers.job import DecodingJob
 from bench.report import number, section, table, write_section
 from bench.sides import say, user_errors
 from bench.venvs import ROOT, NotInstalled, environment_of
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
+COMPUTES = ("float32", "int8")
 PEERS_OF = {"--model": ("ctranslate2", "hf", "fairseq"), "--rnn": ("joeynmt",)}
 COMPARED = 200  # greedy answers of a converted model that are held against ours
 
@@ -45,16 +47,18 @@ class Decoder:
     own: bool = True  # runs in seqloom's environment
     compute: str = "float32"
     fixed: bool = False  # every answer takes the same number of steps
+    whole: bool = False  # a command that reads and writes files: timed from its start to its end
 
 
 def run_decoder(decoder: Decoder, job: DecodingJob, folder: Path) -> dict[str, Any]:
     """One measurement: seconds of the search (None for a command line), of the whole process, and agreement."""
-    Path(job.result).unlink(missing_ok=True)
+    for path in (job.result, job.answers):
+        Path(path).unlink(missing_ok=True)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])] if decoder.own else [str(ROOT)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     if decoder.module is None:
         how = ["--method", "greedy"] if job.beam == 1 else ["--method", "beam", "--beam-size", str(job.beam)]
-        files = ["--input", job.texts, "--output", str(folder / "answers.txt")]
+        files = ["--input", job.texts, "--output", job.answers]
         command = [str(decoder.python), "-m", "seqloom", "predict", str(decoder.model), *files, *how]
     else:
         job_file = folder / "job.json"
@@ -68,40 +72,60 @@ def run_decoder(decoder: Decoder, job: DecodingJob, folder: Path) -> dict[str, A
     if done.returncode:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         raise NotInstalled(f"failed: {lines[-1] if lines else f'exit code {done.returncode}'}")
-    if decoder.module is None:
-        answers = (folder / "answers.txt").read_text(encoding="utf-8").splitlines()
-        if len(answers) != len(job.ids):
-            raise NotInstalled(f"failed: {len(answers):,} answers to {len(job.ids):,} sentences")
+    if decoder.whole:
+        answers, asked = (Path(path).read_text(encoding="utf-8").splitlines() for path in (job.answers, job.texts))
+        if len(answers) != len(asked):
+            raise NotInstalled(f"failed: {len(answers):,} answers to {len(asked):,} sentences")
         return {"whole": whole, "search": None, "agreement": None}
     found = json.loads(Path(job.result).read_text(encoding="utf-8"))
     return {"whole": whole, "search": found["seconds"], "agreement": found["agreement"]}
 
 
-def transformer_decoders(run: Path, peers: Sequence[str], folder: Path) -> tuple[list[Decoder], dict[str, str]]:
-    """All rows for a Transformer, and who is missing. Its exports are made here, without verification."""
+def exported_decoders(model: Path, folder: Path, directly: bool) -> list[Decoder]:
+    """What runs on CTranslate2: ours, and itself. The exports are made here, without verification."""
     from seqloom.export.ctranslate2 import export
+
+    decoders = []
+    for compute in COMPUTES:
+        place, _ = export(model, folder / compute, compute=compute, verify=False)  # type: ignore[arg-type]
+        names = (predict_title(compute), engine_title(compute), direct_title(compute), command_title(compute))
+        modules = (None, *(("bench.decoders", name) for name in ("exported", "ctranslate2", "ctranslate2-command")))
+        decoders += [
+            Decoder(title, place, module, compute=compute, whole=title in (names[0], names[3]))
+            for title, module in list(zip(names, modules, strict=True))[: 4 if directly else 2]
+        ]
+    return decoders
+
+
+def predict_title(compute: str) -> str:
+    return f"`seqloom predict` EXPORTED, {compute}"
+
+
+def engine_title(compute: str) -> str:
+    return f"seqloom, CTranslate2 engine {compute}"
+
+
+def direct_title(compute: str) -> str:
+    return f"CTranslate2 directly, {compute}"
+
+
+def command_title(compute: str) -> str:
+    return f"CTranslate2 directly, {compute}, a command"
+
+
+def transformer_decoders(run: Path, peers: Sequence[str], folder: Path) -> tuple[list[Decoder], dict[str, str]]:
+    """All rows for a Transformer, and who is missing."""
     from seqloom.folders import find_model
 
     model = find_model(run)
-    exports = {}
-    for compute in ("float32", "int8"):
-        exports[compute], _ = export(model, folder / compute, compute=compute, verify=False)  # type: ignore[arg-type]
     decoders = [
-        Decoder("`seqloom predict` RUN", run),
+        Decoder("`seqloom predict` RUN", run, whole=True),
         Decoder("seqloom, torch engine", model, ("bench.decoders", "torch")),
+        *exported_decoders(model, folder, "ctranslate2" in peers),
     ]
-    for compute, exported in exports.items():
-        decoders.append(Decoder(f"`seqloom predict` EXPORTED, {compute}", exported))
-        decoders.append(Decoder(f"seqloom, CTranslate2 engine {compute}", exported, ("bench.decoders", "exported")))
     missing = {}
     for name in peers:
         if name == "ctranslate2":
-            decoders += [
-                Decoder(
-                    f"CTranslate2 directly, {compute}", exported, ("bench.decoders", "ctranslate2"), compute=compute
-                )
-                for compute, exported in exports.items()
-            ]
             continue
         try:
             python = environment_of(name, PEERS[name])
@@ -118,7 +142,7 @@ def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[s
 
     model, title = find_model(run), "seqloom RNN, torch engine"
     decoders = [
-        Decoder("`seqloom predict` RNN RUN", run),
+        Decoder("`seqloom predict` RNN RUN", run, whole=True),
         Decoder(title, model, ("bench.decoders", "torch")),
         Decoder(f"{title} int8", model, ("bench.decoders", "torch"), compute="int8"),
     ]
@@ -155,16 +179,19 @@ def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
     path = folder / f"{run.name}.txt"
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     ids = predictor.task.source.encode_many(texts)
+    pieces = folder / f"{run.name}.pieces"
+    pieces.write_text("".join(" ".join(predictor.task.source.pieces(one)) + "\n" for one in ids), encoding="utf-8")
     greedy = DecodingSettings(method="greedy", unknown="keep")
     expected = predictor.task.translate(predictor.model, texts[: min(COMPARED, most)], greedy)
     return DecodingJob(
         model="",
         texts=str(path),
         ids=ids,
-        pieces=[predictor.task.source.pieces(one) for one in ids],
+        pieces=str(pieces),
         beam=1,
         workers=num_cores(),
         compute="float32",
+        answers=str(folder / "answers.txt"),
         result=str(folder / "result.json"),
         expected=[list(one.hypotheses[0].tokens) for one in expected],
     )
@@ -190,6 +217,8 @@ def mean_steps(answers: Sequence[Sequence[int]]) -> int:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All rounds of all decoders and searches."""
+    from seqloom.folders import find_model
+
     runs = [(options.model, True)] if options.model else []
     runs += [(options.rnn, False)] if options.rnn else []
     jobs: list[tuple[Decoder, DecodingJob]] = []
@@ -199,7 +228,10 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         say(f"preparing {run}")
         job = prepared_job(run, options.sentences, folder)
         peers = [name for name in options.peers if name in PEERS_OF["--model" if is_transformer else "--rnn"]]
-        decoders, absent = transformer_decoders(run, peers, folder) if is_transformer else rnn_decoders(run, peers)
+        if options.exported:
+            decoders, absent = exported_decoders(find_model(run), folder, directly=True), {}
+        else:
+            decoders, absent = transformer_decoders(run, peers, folder) if is_transformer else rnn_decoders(run, peers)
         missing |= absent
         fixed = fixed_job(job, run) if any(one.fixed for one in decoders) else job
         steps = fixed.steps or steps
@@ -266,12 +298,36 @@ def decode_table(found: dict[str, Any]) -> str:
     )
 
 
+def exported_table(found: dict[str, Any]) -> str:
+    """Ours on CTranslate2 beside CTranslate2 itself: commands as a whole, and what goes on in a warm process."""
+    rows = []
+    pairs = {"commands": (predict_title, command_title), "warm": (engine_title, direct_title)}
+    for name in SEARCHES:
+        for compute in COMPUTES:
+            for timed, titles in pairs.items():
+                sides = [found["decoders"][title(compute)][name] for title in titles]
+                medians = [statistics.median(side["rounds"]) for side in sides]
+                each = [" ".join(number(pace) for pace in side["rounds"]) for side in sides]
+                shown = [f"{rounds} (**{number(median)}**)" for rounds, median in zip(each, medians, strict=True)]
+                rows.append([name, compute, timed, *shown, f"{medians[0] / medians[1]:.3f}"])
+    header = ["search", "weights", "timed", "seqloom, sentences/s of each round (median)"]
+    header += ["CTranslate2 directly, sentences/s of each round (median)", "ratio of medians"]
+    return (
+        f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer). "
+        "Commands: whole programs, start-up included. `seqloom predict` reads a file of text and writes one; the other "
+        "reads a file of pieces that were cut before, and writes one of pieces. Warm: the same in a process that has "
+        "answered something before, files not included. CTranslate2 has one worker of one thread a core and batches "
+        "of 64."
+    )
+
+
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     known = [name for names in PEERS_OF.values() for name in names]
     parser.add_argument("--model", type=Path, help="run of a Transformer")
     parser.add_argument("--rnn", type=Path, help="run of a recurrent model")
     parser.add_argument("--peers", default="ctranslate2", help=f"of {', '.join(known)}; separated by commas")
+    parser.add_argument("--exported", action="store_true", help="only what runs on CTranslate2, beside itself")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=5000)
     parser.add_argument("--quick", action="store_true", help="one round of 200 sentences: checks the bench")
@@ -285,6 +341,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("give --model RUN, --rnn RUN or both")
     if options.rnn is None and any(name in PEERS_OF["--rnn"] for name in options.peers):
         parser.error(f"{', '.join(PEERS_OF['--rnn'])} decodes with a recurrent model: give --rnn RUN")
+    if options.exported and (options.model is None or options.rnn is not None or options.peers != ["ctranslate2"]):
+        parser.error("--exported goes with --model RUN and with no other peers")
     if options.quick:
         options.rounds, options.sentences = 1, 200
     return options
@@ -294,10 +352,11 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     options = arguments(given)
     with tempfile.TemporaryDirectory(prefix="seqloom-bench-") as temporary, user_errors():
         found = measure(options, Path(temporary))
-    body = decode_table(found)
+    body = exported_table(found) if options.exported else decode_table(found)
     print(body)
     if options.write:
-        write_section("bench.decode", section("Decoding pace", describe_machine(), body))
+        name, title = ("bench.decode exported", " on CTranslate2") if options.exported else ("bench.decode", "")
+        write_section(name, section(f"Decoding pace{title}", describe_machine(), body))
     result = {"bench": "decode", "machine": describe_machine(), **found}
     print(json.dumps(result))
     return result

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.peers.converted import NEVER
-from bench.peers.generation import BATCH, DecodingJob, write_result
-from bench.spec import EOS_ID
+from bench.peers.job import BATCH, DecodingJob, read_job, write_result
+from bench.spec import EOS_ID, NEVER
 
 if TYPE_CHECKING:
     from seqloom.predictor import Predictor
@@ -63,26 +63,45 @@ def _timed(job: DecodingJob, predictor: object, **more: Any) -> list[Any]:
 
 def ctranslate2(job: DecodingJob) -> None:
     """CTranslate2 called directly, on text that is cut into symbols already; answers stay symbols."""
+    translate, pieces = _direct(job)
+    translate(pieces[:BATCH])
+    began = time.perf_counter()
+    translate(pieces)
+    write_result(job, time.perf_counter() - began)
+
+
+def ctranslate2_command(job: DecodingJob) -> None:
+    """The same as a program that is timed whole: it has not answered anything before, and writes its answers."""
+    translate, pieces = _direct(job)
+    lines = [" ".join(answer) for answer in translate(pieces)]
+    Path(job.answers).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_result(job, None)
+
+
+def _direct(job: DecodingJob) -> tuple[Callable[[list[list[str]]], list[list[str]]], list[list[str]]]:
     import ctranslate2 as package
 
     translator = package.Translator(job.model, compute_type=job.compute, inter_threads=job.workers, intra_threads=1)
-    options = {"beam_size": job.beam, "max_batch_size": BATCH}
-    translator.translate_batch(job.pieces[:BATCH], **options)
-    began = time.perf_counter()
-    answers = translator.translate_batch(job.pieces, **options)
-    seconds = time.perf_counter() - began
-    assert len([answer.hypotheses[0] for answer in answers]) == len(job.pieces)
-    write_result(job, seconds)
+    pieces = [line.split(" ") for line in Path(job.pieces).read_text(encoding="utf-8").splitlines()]
+
+    def translate(sentences: list[list[str]]) -> list[list[str]]:
+        found = translator.translate_batch(sentences, beam_size=job.beam, max_batch_size=BATCH)
+        return [one.hypotheses[0] for one in found]
+
+    return translate, pieces
 
 
-DECODERS = {"torch": torch_engine, "fixed": fixed_length, "exported": exported, "ctranslate2": ctranslate2}
+DECODERS = {
+    "torch": torch_engine,
+    "fixed": fixed_length,
+    "exported": exported,
+    "ctranslate2": ctranslate2,
+    "ctranslate2-command": ctranslate2_command,
+}
 
 
 def main() -> None:
-    import json
-
-    job = DecodingJob(**json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")))
-    DECODERS[sys.argv[1]](job)
+    DECODERS[sys.argv[1]](read_job())
 
 
 if __name__ == "__main__":

@@ -43,7 +43,12 @@ RNN_MODEL = {
     "dropout": 0.2,
 }
 AS_PEERS = {  # what the recipe leaves open to its own taste, and every trainer here has alike
-    "transformer": ["model.norm_first=true", "training.learning_rate=3e-3"],
+    "transformer": [
+        "model.norm_first=true",
+        "model.positions=sinusoidal",
+        "model.word_dropout=0",
+        "training.learning_rate=3e-3",
+    ],
     "rnn": [],
 }
 COMMON = ["training.schedule=cosine", "training.piece_tokens=null", "training.workers=null"]
@@ -317,7 +322,10 @@ def quality_table(found: dict[str, Any]) -> str:
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", choices=("transformer", "rnn"), default="transformer")
-    parser.add_argument("--peers", help=f"of {', '.join(PEERS)}; separated by commas (default: torch)")
+    parser.add_argument(
+        "--peers",
+        help=f"of {', '.join(PEERS)}; separated by commas (default: torch; with --quality: {', '.join(QUALITY)})",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=25, help="timed updates a round")
     parser.add_argument("--warmup", type=int, default=5, help="updates before them")

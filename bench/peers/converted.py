@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.spec import BOS_ID, PAD_ID, TransformerSpec
-
-NEVER = -1e4  # PAD and BOS are never said
+from bench.spec import BOS_ID, NEVER, PAD_ID, TransformerSpec
 
 
 def read_model(folder: str | Path) -> tuple[TransformerSpec, dict[str, Tensor]]:

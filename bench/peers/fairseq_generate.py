@@ -6,7 +6,8 @@ from torch import Tensor
 
 from bench.peers.converted import load_into, output_layer, positions, read_model
 from bench.peers.fairseq import build_transformer, dictionary_of, make_importable
-from bench.peers.generation import decode, read_job
+from bench.peers.generation import decode
+from bench.peers.job import read_job
 from bench.spec import BOS_ID, EOS_ID
 
 

@@ -1,41 +1,16 @@
-"""The decoding job of a peer: sentences as ids, batches of similar length, a clock around the search alone."""
+"""The decoding of a peer: sentences as ids, batches of similar length, a clock around the search alone."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from bench.data import padded
+from bench.peers.job import BATCH, DecodingJob, write_result
 from bench.spec import EOS_ID
-
-BATCH = 64
-
-
-@dataclass(frozen=True)
-class DecodingJob:
-    """What a decoder is asked to do."""
-
-    model: str  # a model folder, or one that was exported
-    texts: str  # a file, a sentence a line
-    ids: list[list[int]]  # the same sentences as symbols, without EOS
-    pieces: list[list[str]]
-    beam: int  # 1: greedy
-    workers: int
-    compute: str
-    result: str
-    expected: list[list[int]]  # seqloom's own greedy answers to the first sentences
-    steps: int = 0  # no answer may end before: each takes so many steps; 0: answers end by themselves
-
-
-def read_job() -> DecodingJob:
-    return DecodingJob(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
 
 
 def limit(source_length: int) -> int:
@@ -73,7 +48,3 @@ def decode(job: DecodingJob, search: Search) -> None:
     same = [ours == theirs for ours, theirs in zip(job.expected, found, strict=False)]
     agreement = sum(same) / max(1, len(same)) if job.beam == 1 else None
     write_result(job, seconds, agreement)
-
-
-def write_result(job: DecodingJob, seconds: float, agreement: float | None = None) -> None:
-    Path(job.result).write_text(json.dumps({"seconds": seconds, "agreement": agreement}), encoding="utf-8")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from bench.peers.converted import load_into, output_layer, positions, read_model
-from bench.peers.generation import decode, read_job
+from bench.peers.generation import decode
 from bench.peers.hf import build
+from bench.peers.job import read_job
 from bench.spec import BOS_ID, EOS_ID, PAD_ID
 
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bench.peers.converted import NEVER, read_tensors
-from bench.peers.generation import decode, read_job
-from bench.spec import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from bench.peers.converted import read_tensors
+from bench.peers.generation import decode
+from bench.peers.job import read_job
+from bench.spec import BOS_ID, EOS_ID, NEVER, PAD_ID, UNK_ID
 
 ATTENTION = {"multiplicative": "luong", "additive": "bahdanau"}  # our scores in its words
 EXPECTED = {

@@ -1,13 +1,27 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from bench.decode import arguments, decode_table, summary
+from bench.decode import (
+    COMPUTES,
+    SEARCHES,
+    arguments,
+    command_title,
+    decode_table,
+    direct_title,
+    engine_title,
+    exported_table,
+    predict_title,
+    summary,
+)
 from bench.growth import crossing, growth_table, measure
 from bench.peers.converted import positions, read_tensors
 from bench.peers.generation import limit
+from bench.venvs import ROOT
 from safetensors.torch import save_file
 
 from seqloom.decoding.settings import DecodingSettings
@@ -42,6 +56,34 @@ def test_sentences_a_second_are_medians() -> None:
     table = decode_table({"sentences": 100, "decoders": {"one": found}, "missing": {"two": "not installed: why"}})
     assert "| one | 25 | 10 | – | 5 | 90.0% |" in table
     assert "| two | not installed: why |" in table
+
+
+def test_ours_on_ctranslate2_is_held_against_itself_commands_with_commands() -> None:
+    titles = (predict_title, engine_title, direct_title, command_title)
+    paces = {title(c): [k * n for n in (90, 100, 800)] for k, title in enumerate(titles, 1) for c in COMPUTES}
+    decoders = {title: {name: {"rounds": rounds} for name in SEARCHES} for title, rounds in paces.items()}
+    lines = exported_table({"sentences": 7, "decoders": decoders}).splitlines()
+    assert len(lines[2:10]) == len({line for line in lines if line.startswith(("| greedy", "| beam 5"))}) == 8
+    assert "| greedy | int8 | commands | 90 100 800 (**100**) | 360 400 3,200 (**400**) | 0.250 |" in lines
+    assert "| beam 5 | float32 | warm | 180 200 1,600 (**200**) | 270 300 2,400 (**300**) | 0.667 |" in lines
+
+
+@pytest.mark.parametrize("more", [["--rnn", "runs/r"], ["--peers", "fairseq"]])
+def test_what_runs_on_ctranslate2_is_measured_without_others(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = ["--model", "runs/t", "--exported"]
+    assert arguments(alone).exported
+    with pytest.raises(SystemExit):
+        arguments([*alone, *more])
+    assert "--exported goes with --model RUN" in capsys.readouterr().err
+
+
+def test_a_program_that_is_timed_whole_loads_neither_torch_nor_seqloom() -> None:
+    """What it is compared with starts up without them, too."""
+    code = "import sys, bench.decoders; print([m for m in ('torch', 'numpy', 'seqloom') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_model_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

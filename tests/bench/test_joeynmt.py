@@ -12,7 +12,7 @@ import pytest
 import torch
 from bench.decode import arguments, decode_table, mean_steps
 from bench.decoders import never_ending
-from bench.peers.generation import DecodingJob
+from bench.peers.job import DecodingJob
 from bench.peers.joeynmt_generate import lstm_weights, read_model, table_of
 from bench.spec import EOS_ID
 from bench.venvs import ROOT
@@ -133,7 +133,8 @@ def test_joeynmt_gives_our_greedy_answers(settings: dict[str, Any], steps: int, 
         model=str(tmp_path),
         texts="",
         ids=SENTENCES,
-        pieces=[],
+        pieces="",
+        answers="",
         beam=1,
         workers=1,
         compute="float32",

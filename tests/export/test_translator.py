@@ -18,6 +18,7 @@ from seqloom.batches.collate import collate_sources
 from seqloom.cli.main import run
 from seqloom.corpus.examples import Pair
 from seqloom.decoding.sampling import keep_likely
+from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.export.ctranslate2 import export
 from seqloom.export.search import MISSING
@@ -138,6 +139,17 @@ def test_an_export_computes_with_eight_bits_where_that_is_asked(
     assert [a.score for a in original.predict(SENTENCES, precision="int8")] == pytest.approx(
         [a.score for a in exact], abs=0.5
     )
+
+
+def test_what_an_answer_in_eight_bits_is_said_to_be_worth_is_told_in_eight_bits_too(folder: Path) -> None:
+    fresh = ExportedTranslator.load(folder, num_workers=1)
+    greedy = DecodingSettings(method="greedy", precision="int8")
+    told = fresh.translate(SENTENCES, greedy)  # the search itself adds up
+    answers = fresh.predict(SENTENCES, method="greedy", precision="int8")  # asked for afterwards
+    exact = fresh.predict(SENTENCES, method="greedy")
+    sums = [rivals[0].log_probability for rivals in told]
+    assert [a.log_probability for a in answers] == pytest.approx(sums, abs=1e-4)
+    assert [a.log_probability for a in exact] != pytest.approx(sums, abs=1e-4)
 
 
 def test_n_best_is_ranked_and_widens_the_beam(original: Predictor, exported: ExportedTranslator) -> None:

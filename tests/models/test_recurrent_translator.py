@@ -209,6 +209,19 @@ def test_dropout_is_for_training_only(kind: str) -> None:
     assert not torch.equal(model(batch), model(batch))
 
 
+@every_kind
+def test_words_that_are_not_seen_are_those_that_are_read_on_either_side(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, batch = build(kind, dropout=0.0, word_dropout=0.5), pairs()
+    other = replace(batch, source=batch.source + 1, target_in=batch.target_in + 1)
+    assert not torch.allclose(model(batch), model(other))
+    model.train()
+    assert not torch.equal(model(batch), model(batch))
+    monkeypatch.setattr(model.word_dropout, "forward", torch.zeros_like)
+    assert torch.equal(model(batch), model(other))
+
+
 # -- what makes each kind what it is ---------------------------------------------------------------------------------
 
 AT_ONCE = [

@@ -252,7 +252,7 @@ def test_alignment_is_a_distribution_over_real_source_positions(kind: str) -> No
     assert (weights >= 0).all()
 
 
-@pytest.mark.parametrize("where", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("where", ["dropout", "attention_dropout", "activation_dropout", "word_dropout"])
 def test_dropout_is_for_training_only(where: str) -> None:
     rates = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
     model, batch = build(**(rates | {where: 0.5})), pairs()
@@ -260,6 +260,18 @@ def test_dropout_is_for_training_only(where: str) -> None:
     model.train()
     assert not torch.equal(model(batch), model(batch))
     assert torch.equal(build(**rates).train()(batch), build(**rates)(batch))
+
+
+def test_words_that_are_not_seen_are_those_that_are_read_on_either_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all words missed, the output depends on no symbol, only on lengths; what is to be said stays as it is."""
+    model, batch = build(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, word_dropout=0.5), pairs()
+    other = replace(batch, source=batch.source + 1, target_in=batch.target_in + 1)
+    assert not torch.allclose(model(batch), model(other))
+    model.train()
+    monkeypatch.setattr(model.word_dropout, "forward", torch.zeros_like)
+    assert torch.equal(model(batch), model(other))
+    state = model.start(batch)
+    assert torch.equal(*(model.advance(torch.full((len(batch),), word), state)[0] for word in (5, 6)))
 
 
 # -- search ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from seqloom.nn.dropout import (
     Dropout,
     SharedDropout,
     SymbolDropout,
+    WordDropout,
     dropout_mask,
     dropped_levels,
     masked,
@@ -260,11 +261,27 @@ def test_a_dropped_symbol_is_dropped_wherever_it_stands(dtype: torch.dtype) -> N
     assert not torch.equal(dropout(embedded, symbols, 64), output)
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_word_that_is_not_seen_is_read_as_padding_where_it_stands(plain: bool) -> None:
+    dropout, symbols = WordDropout(0.25).train(), torch.arange(5, 40_005).view(400, 100)
+    dropout.plain = plain
+    output = dropout(symbols)
+    assert output.dtype == symbols.dtype
+    missed = output == 0
+    assert torch.equal(output[~missed], symbols[~missed])
+    assert abs(missed.float().mean().item() - 0.25) < 5 * (0.25 * 0.75 / 40_000) ** 0.5
+    assert missed.any(0).all()  # everywhere
+    assert missed.any(1).all()
+    assert not torch.equal(dropout(symbols), output)
+    assert set(dropout(symbols, padding_id=3)[missed].tolist()) - set(symbols[missed].tolist()) == {3}
+
+
 def test_larger_pieces_do_nothing_without_training_or_without_a_rate() -> None:
     values, symbols, before = torch.randn(3, 5, 7), torch.zeros(3, 5, dtype=torch.long), torch.get_rng_state()
     for rate, trains in ((0.5, False), (0.0, True)):
         assert SharedDropout(rate).train(trains)(values) is values
         assert SymbolDropout(rate).train(trains)(values, symbols, 4) is values
+        assert WordDropout(rate).train(trains)(symbols) is symbols
     assert torch.equal(torch.get_rng_state(), before)
     assert {name: kind.__name__ for name, kind in DROPOUTS.items()} == {
         "independent": "Dropout",

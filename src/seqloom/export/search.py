@@ -134,14 +134,15 @@ def search(
     attention = questions.covers or (sampled and replaced)
     for same_limit in (questions.exhausts, True):
         left = [index for index in asked if index not in found]
-        for index, rivals in questions.ask(left, attention=attention, same_limit=same_limit):
-            found[index] = rivals
+        for some in questions.ask(left, attention=attention, same_limit=same_limit):
+            found |= some
             if progress is not None:
                 progress(len(found) + len(sources) - len(asked))
     answers = questions.ranked(found)
     if replaced:
         blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
-        answers |= questions.ranked(dict(questions.ask(blind, attention=True, same_limit=True)))
+        for some in questions.ask(blind, attention=True, same_limit=True):
+            answers |= questions.ranked(some)
     return [answers.get(index, [Found([])]) for index in range(len(sources))]
 
 
@@ -164,16 +165,17 @@ class _Questions:
 
     def ask(
         self, indices: Sequence[int], *, attention: bool, same_limit: bool = False
-    ) -> Iterator[tuple[int, list[Found]]]:
-        """What ended, as it comes; without `same_limit`, a beam that reached its sentence's own limit is left out."""
+    ) -> Iterator[dict[int, list[Found]]]:
+        """What ended, a batch after the other; without `same_limit`, a beam that reached its sentence's own limit is
+        left out."""
         waiting: deque[tuple[list[int], list[Any]]] = deque()
         for batch in self._batches(indices, attention, same_limit):
             options = self._options(max(self.limits[i] for i in batch) - 1, attention)
             waiting.append((batch, self.engine.submit([self.sources[i] for i in batch], **options)))
             if len(waiting) > PENDING * self.engine.num_workers:
-                yield from self._collect(*waiting.popleft(), same_limit)
+                yield self._collect(*waiting.popleft(), same_limit)
         while waiting:
-            yield from self._collect(*waiting.popleft(), same_limit)
+            yield self._collect(*waiting.popleft(), same_limit)
 
     def _batches(self, indices: Sequence[int], attention: bool, same_limit: bool) -> Iterator[list[int]]:
         """Sentences of similar length, longest first, within a budget of symbols and enough for every worker."""
@@ -225,7 +227,8 @@ class _Questions:
             "length_penalty": self.power,
         }
 
-    def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> Iterator[tuple[int, list[Found]]]:
+    def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> dict[int, list[Found]]:
+        answered = {}
         for index, future in zip(batch, pending, strict=True):
             result, room = future.result(), self.limits[index] - 1
             said = result.hypotheses  # each is copied out of the engine whenever it is asked for
@@ -233,7 +236,8 @@ class _Questions:
             looked = result.attention or [None] * len(said)
             found = [self._found(*one, room) for one in zip(said, scores, looked, strict=True)]
             if same_limit or not self.beam or all(one.finished for one in found):
-                yield index, found
+                answered[index] = found
+        return answered
 
     def _found(self, pieces: list[str], score: float, looked: list[list[float]] | None, room: int) -> Found:
         """An answer with the sum of what it says; where it found no end in its room, cut there, its sum unknown."""

@@ -68,10 +68,10 @@ class ExportedTranslator:
         self, texts: Sequence[str], progress: Callable[[int], None] | None = None, **decoding: Any
     ) -> list[Answer]:
         """Answer many texts; the order is kept."""
-        found = self.translate(texts, self.decoding.overridden(decoding), progress, sums=False)
-        scoring = _Scoring(
-            self, [(text, one.tokens) for text, rivals in zip(texts, found, strict=True) for one in rivals]
-        )
+        settings = self.decoding.overridden(decoding)
+        found = self.translate(texts, settings, progress, sums=False)
+        asked = [(text, one.tokens) for text, rivals in zip(texts, found, strict=True) for one in rivals]
+        scoring = _Scoring(self._engine_for(settings), asked)
         numbers = iter(range(len(scoring.asked)))
         answers = []
         for text, rivals in zip(texts, found, strict=True):
@@ -128,8 +128,11 @@ class ExportedTranslator:
         if self.positions is not None:
             for number, ids in enumerate(sources, 1):
                 self._refuse_long(number, ids)
+        return search(self._engine_for(settings), sources, settings, progress, sums=sums)
+
+    def _engine_for(self, settings: DecodingSettings) -> Engine:
         rounded = settings.precision == "int8" and self.engine.compute == "float32"
-        return search(self._rounded if rounded else self.engine, sources, settings, progress, sums=sums)
+        return self._rounded if rounded else self.engine
 
     @cached_property
     def _rounded(self) -> Engine:
@@ -157,8 +160,8 @@ class ExportedTranslator:
 class _Scoring:
     """The log probabilities of all symbols of many answers, computed together when the first is asked for."""
 
-    def __init__(self, translator: ExportedTranslator, asked: list[tuple[str, list[int]]]) -> None:
-        self.translator, self.asked = translator, asked
+    def __init__(self, engine: Engine, asked: list[tuple[str, list[int]]]) -> None:
+        self.engine, self.asked = engine, asked
 
     def sums(self, number: int, found: Found) -> tuple[float, float]:
         """Score and log probability of an answer. Where the search did not need them, both are the same."""
@@ -169,9 +172,9 @@ class _Scoring:
 
     @cached_property
     def chances(self) -> list[list[float]]:
-        sources = self.translator.source.encode_many([text for text, _ in self.asked])
+        sources = self.engine.source.encode_many([text for text, _ in self.asked])
         real = [index for index, ids in enumerate(sources) if ids]
-        found = self.translator.engine.chances([sources[i] for i in real], [self.asked[i][1] for i in real])
+        found = self.engine.chances([sources[i] for i in real], [self.asked[i][1] for i in real])
         chances: list[list[float]] = [[] for _ in self.asked]
         for index, values in zip(real, found, strict=True):
             chances[index] = values

@@ -21,7 +21,7 @@ from seqloom.models.contextual import ContextualSettings, contextual_vectors, wi
 from seqloom.models.pretrained import PretrainedSettings, refuse_two_for_one
 from seqloom.nn.attention import SCORES, Attended, attend
 from seqloom.nn.cells import State
-from seqloom.nn.dropout import Dropout
+from seqloom.nn.dropout import Dropout, WordDropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.fused_decoder import can_decode, decode
 from seqloom.nn.masks import length_mask
@@ -53,6 +53,7 @@ class RecurrentTranslatorSettings(ModelSettings):
     tie_output: bool = Field(False, description="the output layer is the target embedding")
     share_embeddings: bool = Field(False, description="one embedding for both sides (needs text.joint)")
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
+    word_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of words of either side that are not seen")
     pretrained: PretrainedSettings | None = Field(None, description="vectors that the embeddings start from")
     contextual: ContextualSettings | None = Field(None, description="a language model that reads the source too")
 
@@ -155,7 +156,7 @@ class RecurrentTranslator(nn.Module):
         nn.init.zeros_(self.output.bias)
         if s.tie_output:
             self.output.weight = self.target_embedding.weight
-        self.dropout = Dropout(s.dropout)
+        self.dropout, self.word_dropout = Dropout(s.dropout), WordDropout(s.word_dropout)
         self.contextual = contextual_vectors(s.contextual, reader, s.embedding_size)
 
     # -- reading the source ------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class RecurrentTranslator(nn.Module):
     def encode(self, batch: SourceBatch, trace: Any = None) -> tuple[Memory, tuple[State, ...]]:
         """The source as a memory, and the encoder's last states, one a layer."""
         watch = None if trace is None else _gate_watcher(trace, "encoder", "source")
-        embedded = self.source_embedding(batch.source)  # (batch, source, embedding)
+        embedded = self.source_embedding(self.word_dropout(batch.source))  # (batch, source, embedding)
         embedded = self.dropout(with_context(embedded, self.contextual, batch))
         values, finals = self.encoder(embedded, lengths=batch.source_lengths, watch=watch)
         values = self.dropout(values)
@@ -205,7 +206,7 @@ class RecurrentTranslator(nn.Module):
         What is said of padding is not defined: the loss leaves it out, and the fast paths do not compute it.
         """
         state = self.start(batch, trace)
-        embedded = self.dropout(self.target_embedding(batch.target_in))  # (batch, target, embedding)
+        embedded = self.dropout(self.target_embedding(self.word_dropout(batch.target_in)))  # (batch, target, embedding)
         waits = self.settings.input_feeding or (self.attends and self.context_first)
         if trace is None and waits and self._can_fuse(state.memory):
             return self._force_fused(embedded, batch.target_lengths, state)
@@ -269,7 +270,7 @@ class RecurrentTranslator(nn.Module):
         Rows are the sentences of the state's memory, or as many for each, standing together. Attention costs nothing
         extra here: it is given also where it is not wanted.
         """
-        return self._advance(self.dropout(self.target_embedding(tokens)), state)
+        return self._advance(self.dropout(self.target_embedding(self.word_dropout(tokens))), state)
 
     def _advance(
         self, embedded: Tensor, state: DecoderState, watch: Watch | None = None

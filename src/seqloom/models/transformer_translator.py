@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import PairBatch, SourceBatch
 from seqloom.models.contextual import ContextualSettings, contextual_vectors, with_context
 from seqloom.models.pretrained import PretrainedSettings, refuse_two_for_one
+from seqloom.nn.dropout import WordDropout
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.nn.multihead import KeysValues, Past
@@ -83,6 +84,7 @@ class TransformerTranslatorSettings(TransformerSettings):
     tie: tuple[Literal["source", "target", "output"], ...] = Field(
         ("target", "output"), description="which tables are one: source and target embedding, output layer"
     )
+    word_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="share of words of either side that are not seen")
     alignment_layer: int | None = Field(
         None, ge=0, description="decoder layer whose mean attention is the alignment (default: the last but one)"
     )
@@ -143,6 +145,7 @@ class TransformerTranslator(nn.Module):
         s = self.settings = settings
         self.source_embedding = SymbolEmbedding(source_symbols, s.size)
         self.target_embedding = SymbolEmbedding(target_symbols, s.size)
+        self.word_dropout = WordDropout(s.word_dropout)
         self.encoder = s.stack(s.encoder_layers)
         self.decoder = s.stack(s.decoder_layers, causal=True, cross=True)
         self.output = nn.Linear(s.size, target_symbols)
@@ -166,7 +169,7 @@ class TransformerTranslator(nn.Module):
         """Read the source; the state holds what every decoder layer will look at."""
         mask = _key_mask(batch.source_lengths, batch.source.shape[1])
         watch = None if trace is None else _watcher(trace, "encoder", "source", "source")
-        embedded = with_context(self.source_embedding(batch.source), self.contextual, batch)
+        embedded = with_context(self.source_embedding(self.word_dropout(batch.source)), self.contextual, batch)
         encoded, _ = self.encoder(embedded, mask, watch=watch)
         past = None if torch.is_grad_enabled() else self._no_past(encoded)  # gradients need tensors of their own
         return DecoderState(past, self.decoder.prepare(encoded), mask)
@@ -197,7 +200,10 @@ class TransformerTranslator(nn.Module):
         found: list[Tensor] = []
         heard = None if watch is None else self._hearing(found, watch)
         features, _ = self.decoder(
-            self.target_embedding(batch.target_in), memory=state.memory, memory_mask=state.mask, watch=heard
+            self.target_embedding(self.word_dropout(batch.target_in)),
+            memory=state.memory,
+            memory_mask=state.mask,
+            watch=heard,
         )
         return features, found[0] if found else features.new_empty(0)
 
@@ -211,7 +217,7 @@ class TransformerTranslator(nn.Module):
         found: list[Tensor] = []
         past = state.past.with_room() if isinstance(state.past, Past) else state.past
         features, kept = self.decoder(
-            self.target_embedding(tokens[:, None]),
+            self.target_embedding(self.word_dropout(tokens[:, None])),
             past=past.layers() if isinstance(past, Past) else past,
             memory=state.memory,
             memory_mask=state.mask,

@@ -5,8 +5,8 @@ a unit are enough: the rate is rounded to a multiple of 1/256 and the kept units
 asks for, so the mean stays exact. A generator (torch's, whose state every checkpoint holds) gives one seed a call; the
 bits follow from it (`kernels/dropping.py`), on the way back once more, so that no mask is kept.
 
-Two kinds drop in larger pieces, so their masks are small and kept: a unit for a whole sequence, a symbol for a whole
-batch.
+Three kinds drop in larger pieces, so their masks are small and kept: a unit for a whole sequence, a symbol for a whole
+batch, a word where it stands.
 """
 
 from __future__ import annotations
@@ -118,6 +118,20 @@ class SymbolDropout(_Dropping):
         if not self.drops():
             return embedded
         return embedded * F.embedding(symbols, self._draw((num_symbols, 1), embedded))
+
+
+class WordDropout(_Dropping):
+    """Words where they stand (Sennrich et al. 2016): a model that misses some must read and say the rest without them.
+
+    A word that is missed is read as padding, whose vector is zero; the others are as they will be when it answers, so
+    nothing is scaled up.
+    """
+
+    def forward(self, symbols: Tensor, padding_id: int = 0) -> Tensor:
+        """(…) symbols -> same."""
+        if not self.drops():
+            return symbols
+        return symbols.where(self._draw(symbols.shape, symbols.new_empty(0, dtype=torch.float32)) > 0, padding_id)
 
 
 DROPOUTS: dict[str, type[Dropout] | type[SharedDropout]] = {"independent": Dropout, "variational": SharedDropout}

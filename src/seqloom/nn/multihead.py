@@ -20,9 +20,8 @@ from seqloom.nn.masks import causal_mask
 from seqloom.nn.narrow import linear
 from seqloom.nn.positions import NoPositions
 
-START = (
-    0.5**0.5
-)  # of Xavier's bound, where queries, keys and values start: that of one product for all three, as in torch
+# Queries, keys and values start smaller than Xavier says: by what he says of one product for all three, as in torch.
+START = 0.5**0.5
 
 WatchHeads = Callable[[Tensor], None]  # is given the weights (batch, heads, queries, keys)
 

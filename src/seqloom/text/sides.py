@@ -41,12 +41,11 @@ def natural_text(
         source: the tokenizer of the question.
         target: the tokenizer of the answer.
     """
-    unknown = [i for i, token in enumerate(tokens) if token == UNK_ID]
-    if not unknown or attention is None:
+    if attention is None or UNK_ID not in tokens:
         return target.decode(tokens)
     words, of_piece = split_words(text), source.encode_detailed(text).words
     replacements = {}
-    for position in unknown:
+    for position in (i for i, token in enumerate(tokens) if token == UNK_ID):
         best = int(attention[position, : len(of_piece)].argmax())  # never the end symbol
         replacements[position] = words[of_piece[best]]
     return target.decode(tokens, replacements)
