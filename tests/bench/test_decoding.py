@@ -15,12 +15,15 @@ from bench.decode import (
     direct_title,
     engine_title,
     exported_table,
+    num_sentences,
     predict_title,
+    shortened,
     summary,
 )
 from bench.growth import crossing, growth_table, measure
 from bench.peers.converted import positions, read_tensors
 from bench.peers.generation import limit
+from bench.peers.job import DecodingJob
 from bench.venvs import ROOT
 from safetensors.torch import save_file
 
@@ -50,7 +53,7 @@ def test_weights_are_read_without_the_package(tmp_path: Path) -> None:
 def test_sentences_a_second_are_medians() -> None:
     rounds = [{"whole": 10.0, "search": s, "agreement": a} for s, a in ((4.0, None), (2.0, 0.9), (5.0, None))]
     command = [{"whole": 20.0, "search": None, "agreement": None}]
-    found = summary({"greedy": rounds, "beam 5": command}, sentences=100)
+    found = summary({"greedy": rounds, "beam 5": command}, {"greedy": 100, "beam 5": 100})
     assert (found["greedy"]["search"], found["greedy"]["whole"], found["greedy"]["agreement"]) == (25.0, 10.0, 0.9)
     assert (found["beam 5"]["search"], found["beam 5"]["whole"]) == (None, 5.0)
     table = decode_table({"sentences": 100, "decoders": {"one": found}, "missing": {"two": "not installed: why"}})
@@ -77,6 +80,21 @@ def test_what_runs_on_ctranslate2_is_measured_without_others(
     with pytest.raises(SystemExit):
         arguments([*alone, *more])
     assert "--exported goes with --model RUN" in capsys.readouterr().err
+
+
+def test_a_shorter_job_has_the_first_sentences_of_the_whole_one(tmp_path: Path) -> None:
+    for name in ("texts", "pieces"):
+        (tmp_path / name).write_text("".join(f"{name} {n}\n" for n in range(7)), encoding="utf-8")
+    ids = [[n] for n in range(7)]
+    paths = {name: str(tmp_path / name) for name in ("texts", "pieces")}
+    job = DecodingJob(model="", ids=ids, beam=1, workers=1, compute="", answers="", result="", expected=[], **paths)
+    assert shortened(job, 7, tmp_path) is job
+    short = shortened(job, 3, tmp_path)
+    assert short.ids == [[0], [1], [2]]
+    assert Path(short.pieces).read_text(encoding="utf-8").splitlines() == ["pieces 0", "pieces 1", "pieces 2"]
+    assert Path(short.texts).read_text(encoding="utf-8").splitlines() == ["texts 0", "texts 1", "texts 2"]
+    options = arguments(["--model", "runs/t", "--exported", "--sentences", "10"])
+    assert [num_sentences(options, beam) for beam in SEARCHES.values()] == [10, 3]
 
 
 def test_a_program_that_is_timed_whole_loads_neither_torch_nor_seqloom() -> None:
