@@ -132,12 +132,10 @@ def search(
     asked = [index for index, ids in enumerate(sources) if ids]
     found: dict[int, list[Found]] = {}
     attention = questions.covers or (sampled and replaced)
-    for same_limit in (questions.exhausts, True):
-        left = [index for index in asked if index not in found]
-        for some in questions.ask(left, attention=attention, same_limit=same_limit):
-            found |= some
-            if progress is not None:
-                progress(len(found) + len(sources) - len(asked))
+    for some in questions.ask(asked, attention=attention, same_limit=questions.exhausts):
+        found |= some
+        if progress is not None:
+            progress(len(found) + len(sources) - len(asked))
     answers = questions.ranked(found)
     if replaced:
         blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
@@ -163,19 +161,29 @@ class _Questions:
         # symbols. 0 would make CTranslate2 stop by another rule; so small a number divides by exactly 1.
         self.power = 0.7 * settings.length_penalty or 1e-9
 
-    def ask(
-        self, indices: Sequence[int], *, attention: bool, same_limit: bool = False
-    ) -> Iterator[dict[int, list[Found]]]:
-        """What ended, a batch after the other; without `same_limit`, a beam that reached its sentence's own limit is
-        left out."""
-        waiting: deque[tuple[list[int], list[Any]]] = deque()
-        for batch in self._batches(indices, attention, same_limit):
-            options = self._options(max(self.limits[i] for i in batch) - 1, attention)
-            waiting.append((batch, self.engine.submit([self.sources[i] for i in batch], **options)))
-            if len(waiting) > PENDING * self.engine.num_workers:
-                yield self._collect(*waiting.popleft(), same_limit)
-        while waiting:
-            yield self._collect(*waiting.popleft(), same_limit)
+    def ask(self, indices: Sequence[int], *, attention: bool, same_limit: bool) -> Iterator[dict[int, list[Found]]]:
+        """What was answered, a batch after the other.
+
+        Without `same_limit`, batches are of sentences with different limits, and a beam that reached its sentence's own
+        is asked again among others of that limit, while the rest is still worked on.
+        """
+        waiting: deque[tuple[list[int], list[Any], bool]] = deque()
+        batches = self._batches(indices, attention, same_limit)
+        while True:
+            batch = next(batches, None)
+            if batch is not None:
+                waiting.append((batch, self._submit(batch, attention), same_limit))
+            if not waiting:
+                return
+            if batch is None or len(waiting) > PENDING * self.engine.num_workers:
+                answered, cut = self._collect(*waiting.popleft())
+                for again in self._batches(cut, attention, same_limit=True):
+                    waiting.append((again, self._submit(again, attention), True))
+                yield answered
+
+    def _submit(self, batch: list[int], attention: bool) -> list[Any]:
+        options = self._options(max(self.limits[i] for i in batch) - 1, attention)
+        return self.engine.submit([self.sources[i] for i in batch], **options)
 
     def _batches(self, indices: Sequence[int], attention: bool, same_limit: bool) -> Iterator[list[int]]:
         """Sentences of similar length, longest first, within a budget of symbols and enough for every worker."""
@@ -227,8 +235,11 @@ class _Questions:
             "length_penalty": self.power,
         }
 
-    def _collect(self, batch: list[int], pending: list[Any], same_limit: bool) -> dict[int, list[Found]]:
-        answered = {}
+    def _collect(
+        self, batch: list[int], pending: list[Any], same_limit: bool
+    ) -> tuple[dict[int, list[Found]], list[int]]:
+        """Waits for a batch: its answers, and which sentences must be asked again, with none of another limit."""
+        answered, cut = {}, []
         for index, future in zip(batch, pending, strict=True):
             result, room = future.result(), self.limits[index] - 1
             said = result.hypotheses  # each is copied out of the engine whenever it is asked for
@@ -237,7 +248,9 @@ class _Questions:
             found = [self._found(*one, room) for one in zip(said, scores, looked, strict=True)]
             if same_limit or not self.beam or all(one.finished for one in found):
                 answered[index] = found
-        return answered
+            else:
+                cut.append(index)
+        return answered, cut
 
     def _found(self, pieces: list[str], score: float, looked: list[list[float]] | None, room: int) -> Found:
         """An answer with the sum of what it says; where it found no end in its room, cut there, its sum unknown."""
