@@ -111,6 +111,31 @@ def test_the_answers_above_show_what_they_should(original: Predictor) -> None:
     assert not all(a.finished for a in original.predict(SENTENCES, method="greedy", max_ratio=0.1, unknown="forbid"))
 
 
+def test_a_beam_that_was_cut_is_asked_again_while_the_rest_is_worked_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["the", "dogs", "that", "we", "found", "did", "not", "see", "my", "old", "green", "uncle"]
+    texts = [" ".join(words[first:last]) for first in range(6) for last in range(first + 1, len(words) + 1)]
+    tight = {"beam_size": 3, "max_length": 6, "batch_tokens": 20, "unknown": "keep"}
+    fresh = ExportedTranslator.load(folder, num_workers=1)
+    alone = [fresh(text, **tight) for text in texts]
+    asked: list[tuple[int, ...]] = []
+    submit = type(fresh.engine).submit
+    monkeypatch.setattr(
+        type(fresh.engine),
+        "submit",
+        lambda self, sources, **options: asked.extend(map(tuple, sources)) or submit(self, sources, **options),
+    )
+    together = fresh.predict(texts, **tight)
+    assert [(a.text, a.finished) for a in together] == [(a.text, a.finished) for a in alone]
+    seen = set(map(tuple, fresh.source.encode_many(texts)))
+    again = [place for place, source in enumerate(asked) if source in asked[:place]]
+    assert {asked[place] for place in again} < set(asked) == seen, "some, not all"
+    assert again[0] < max(asked.index(source) for source in seen), (
+        "before all others have been asked for the first time"
+    )
+
+
 def test_greedy_search_finds_out_how_likely_an_answer_is_when_that_is_asked(
     exported: ExportedTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
