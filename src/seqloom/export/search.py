@@ -27,8 +27,8 @@ from seqloom.text.tokenizers import Tokenizer
 
 MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip install 'ctranslate2>=4.8.2')"
 PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
-SHARES = 8  # batches for each worker, at least, so that none is idle for long while another has its last one
-LEAST_SYMBOLS = 512  # but not smaller ones than this
+SHARES = 4  # a batch is at most so small a part of a worker's share of what is left: none waits long for the last
+LEAST_SYMBOLS = 512  # but not smaller than this; half of it with a beam
 MOST_SYMBOLS = {"float32": 1536, "int8": 768}  # what a larger batch computes does not stay in the processor's caches
 SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
 
@@ -130,13 +130,16 @@ def search(
     sampled, replaced = settings.method == "sample", settings.unknown == "replace"
     questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings, sums)
     asked = [index for index, ids in enumerate(sources) if ids]
-    found: dict[int, list[Found]] = {}
+    answers: dict[int, list[Found]] = {}
+    cut: dict[int, list[Found]] = {}
     attention = questions.covers or (sampled and replaced)
     for some in questions.ask(asked, attention=attention, same_limit=questions.exhausts):
-        found |= some
+        ended = {index: rivals for index, rivals in some.items() if all(one.finished for one in rivals)}
+        answers |= questions.ranked(ended)  # while the engine works on others
+        cut |= {index: rivals for index, rivals in some.items() if index not in ended}
         if progress is not None:
-            progress(len(found) + len(sources) - len(asked))
-    answers = questions.ranked(found)
+            progress(len(answers) + len(cut) + len(sources) - len(asked))
+    answers |= questions.ranked(cut)
     if replaced:
         blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
         for some in questions.ask(blind, attention=True, same_limit=True):
@@ -186,21 +189,23 @@ class _Questions:
         return self.engine.submit([self.sources[i] for i in batch], **options)
 
     def _batches(self, indices: Sequence[int], attention: bool, same_limit: bool) -> Iterator[list[int]]:
-        """Sentences of similar length, longest first, within a budget of symbols and enough for every worker."""
+        """Sentences of similar length, longest first, within a budget of symbols that shrinks towards the end."""
         rows = self.settings.beam_size if self.beam else 1
-        share = -(-sum(self.sizes[i] for i in indices) // self.engine.num_workers)
-        even = max(share // SHARES, LEAST_SYMBOLS)
-        most = min(self.settings.batch_tokens, MOST_SYMBOLS.get(self.engine.compute, LEAST_SYMBOLS))
-        budget = min(share, even, most * 5 // max(rows, 5))
-        if attention and self.beam:
-            budget = 0  # one at a time: in a batch, CTranslate2 mixes up whose attention the first symbol's is
+        left = sum(self.sizes[i] for i in indices)
+        share, least = -(-left // self.engine.num_workers), LEAST_SYMBOLS // (2 if self.beam else 1)
+        most = min(self.settings.batch_tokens, MOST_SYMBOLS.get(self.engine.compute, LEAST_SYMBOLS)) * 5 // max(rows, 5)
+        alone = attention and self.beam  # in a batch, CTranslate2 mixes up whose attention the first symbol's is
         batch: list[int] = []
+        budget = 0
         for index in sorted(indices, key=lambda i: -self.sizes[i]):
             full = batch and self.sizes[batch[0]] * (len(batch) + 1) > budget
             if full or (batch and same_limit and self.limits[index] != self.limits[batch[0]]):
                 yield batch
                 batch = []
+            if not batch and not alone:
+                budget = min(share, most, max(left // (SHARES * self.engine.num_workers), least))
             batch.append(index)
+            left -= self.sizes[index]
         if batch:
             yield batch
 
