@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
-from seqloom.errors import UserError
 
-CLOSED = "an exported model cannot be looked into; ask the model folder that it was made from"
+class Details(Protocol):
+    """What is known of an answer beyond its text, computed when it is asked for."""
+
+    def sums(self) -> tuple[float, float]:
+        """What it is ranked by, and its log probability."""
+        ...
+
+    def labels(self) -> list[str]:
+        """Its symbols as they are shown."""
+        ...
+
+    def chances(self) -> list[float]:
+        """The log probability of each symbol and of the end."""
+        ...
+
+    def trace(self) -> Any:
+        """Attention and gates on the way to it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -22,16 +37,13 @@ class Answer:
 
     source: str
     text: str
-    sums: Callable[[], tuple[float, float]] = field(repr=False, compare=False)
-    labels: Callable[[], list[str]] = field(repr=False, compare=False)
     finished: bool
-    chances: Callable[[], list[float]] = field(repr=False, compare=False)
+    details: Details = field(repr=False, compare=False)
     alternatives: list[Answer] = field(default_factory=list, repr=False)
-    tracer: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def _sums(self) -> tuple[float, float]:
-        return self.sums()
+        return self.details.sums()
 
     @property
     def score(self) -> float:
@@ -46,19 +58,17 @@ class Answer:
     @cached_property
     def tokens(self) -> list[str]:
         """The answer's symbols as they are shown."""
-        return self.labels()
+        return self.details.labels()
 
     @cached_property
     def token_log_probabilities(self) -> list[float]:
         """One a token, and one for the end symbol."""
-        return self.chances()
+        return self.details.chances()
 
     @cached_property
     def trace(self) -> Any:
         """Attention and gates."""
-        if self.tracer is None:
-            raise UserError(CLOSED)
-        return self.tracer()
+        return self.details.trace()
 
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {

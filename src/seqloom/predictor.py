@@ -10,6 +10,7 @@ from seqloom.answers import Answer
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.decoding.settings import DecodingSettings
+from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError, one_of
 from seqloom.evaluation.report import Evaluation
 from seqloom.files import read_json
@@ -93,20 +94,31 @@ class Predictor:
         return self.task.head_measures(self.model, pairs, progress)
 
     def _answer(self, translated: Translated) -> Answer:
-        answers = []
-        for hypothesis, text in zip(translated.hypotheses, translated.texts, strict=True):
-            tokens, chances = hypothesis.tokens, hypothesis.token_log_probabilities
-            answers.append(
-                Answer(
-                    source=translated.source,
-                    text=text,
-                    sums=lambda h=hypothesis: (h.score, h.log_probability),  # type: ignore[misc]
-                    labels=lambda t=tokens: self.task.target.labels(t),  # type: ignore[misc]
-                    finished=hypothesis.finished,
-                    chances=lambda c=chances: c,  # type: ignore[misc]
-                    tracer=lambda t=tokens: self.task.trace(self.model, translated.source, t),  # type: ignore[misc]
-                )
-            )
-        best = answers[0]
-        best.alternatives.extend(answers[1:])
+        best, *others = (
+            Answer(translated.source, text, hypothesis.finished, _Details(self, translated.source, hypothesis))
+            for hypothesis, text in zip(translated.hypotheses, translated.texts, strict=True)
+        )
+        best.alternatives.extend(others)
         return best
+
+
+class _Details:
+    """What a search found out about an answer, and what the model tells when it is led along it once more."""
+
+    __slots__ = ("hypothesis", "predictor", "source")
+
+    def __init__(self, predictor: Predictor, source: str, hypothesis: Hypothesis) -> None:
+        self.predictor, self.source, self.hypothesis = predictor, source, hypothesis
+
+    def sums(self) -> tuple[float, float]:
+        return self.hypothesis.score, self.hypothesis.log_probability
+
+    def labels(self) -> list[str]:
+        return self.predictor.task.target.labels(self.hypothesis.tokens)
+
+    def chances(self) -> list[float]:
+        return self.hypothesis.token_log_probabilities
+
+    def trace(self) -> Any:
+        task, model = self.predictor.task, self.predictor.model
+        return task.trace(model, self.source, self.hypothesis.tokens)

@@ -125,13 +125,17 @@ def test_the_command_line(finished: Path, tmp_path: Path, capsys: pytest.Capture
     assert "aer" in json.loads(capsys.readouterr().out)
 
 
-def test_one_sentence_imports_little(finished: Path) -> None:
-    """Start-up is what one sentence costs: torch, metrics, plots and corpus readers stay out."""
+def test_one_sentence_imports_little(finished: Path, tmp_path: Path) -> None:
+    """Start-up is what one sentence costs: torch, NumPy, metrics, plots and corpus readers stay out."""
+    folder = shutil.copytree(finished / "ctranslate2", tmp_path / "exported")
+    about = json.loads((folder / "seqloom.json").read_text())
+    about["decoding"]["unknown"] = "forbid"  # this model would say UNK, whose attention is an array
+    (folder / "seqloom.json").write_text(json.dumps(about))
     code = f"""
 import sys
 from seqloom.cli.main import run
-assert run(["predict", {str(finished / "ctranslate2")!r}, "the green witch arrived"]) == 0
-heavy = {{"torch", "sacrebleu", "matplotlib", "safetensors", "yaml", "seqloom.corpus.readers"}}
+assert run(["predict", {str(folder)!r}, "the green witch arrived"]) == 0
+heavy = {{"torch", "numpy", "sacrebleu", "matplotlib", "safetensors", "yaml", "seqloom.corpus.readers"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -21,7 +21,7 @@ from seqloom.decoding.sampling import keep_likely
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.export.ctranslate2 import export
-from seqloom.export.search import MISSING
+from seqloom.export.search import BUDGETS, MISSING, SHARES
 from seqloom.export.translator import ExportedTranslator
 from seqloom.machine import num_cores
 from seqloom.predictor import Predictor
@@ -134,6 +134,50 @@ def test_a_beam_that_was_cut_is_asked_again_while_the_rest_is_worked_on(
     assert again[0] < max(asked.index(source) for source in seen), (
         "before all others have been asked for the first time"
     )
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+def test_answers_are_made_into_text_while_the_engine_works_on_others(
+    folder: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fresh = ExportedTranslator.load(folder, num_workers=1)
+    submit, shown = type(fresh.engine).submit, ExportedTranslator.shown
+    monkeypatch.setattr(
+        type(fresh.engine), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
+    )
+    monkeypatch.setattr(ExportedTranslator, "shown", lambda *given: events.append("show") or shown(*given))
+    fresh.predict(SENTENCES * 10, method=method, batch_tokens=20, unknown="keep")
+    assert events.count("show") == len(SENTENCES) * 10
+    last = len(events) - events[::-1].index("ask")
+    assert events[:last].count("show") > events[last:].count("show") > 0
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize(("method", "beam_size"), [("greedy", 5), ("beam", 3)])
+def test_batches_fill_their_budget_and_shrink_towards_the_end(
+    folder: Path, compute: str, method: str, beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each hypothesis of a beam takes its part of the budget; no batch is a large part of a worker's share."""
+    fresh = ExportedTranslator.load(folder, num_workers=2)
+    sizes: list[int] = []
+    submit = type(fresh.engine).submit
+
+    def counted(engine: Any, sources: list[list[int]], **options: Any) -> list[Any]:
+        sizes.append(max(map(len, sources), default=0) * len(sources) + len(sources))
+        return submit(engine, sources, **options)
+
+    monkeypatch.setattr(type(fresh.engine), "submit", counted)
+    texts = ["the green witch arrived"] * 5000
+    fresh.predict(texts, method=method, beam_size=beam_size, unknown="keep", precision=compute, batch_tokens=10**6)
+    least, most = (symbols // (beam_size if method == "beam" else 1) for symbols in BUDGETS[compute])
+    one = len(fresh.source.encode(texts[0])) + 1
+    assert max(sizes) <= most
+    assert max(sizes) > most - one
+    assert all(size > least - one for size in sizes[:-1]), "the very last holds what is left"
+    assert sizes == sorted(sizes, reverse=True)
+    for place, size in enumerate(sizes):
+        assert size <= max(least, sum(sizes[place:]) // (SHARES * 2))
 
 
 def test_greedy_search_finds_out_how_likely_an_answer_is_when_that_is_asked(

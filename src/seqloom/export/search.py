@@ -16,20 +16,22 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqloom.decoding.settings import DecodingSettings, length_normaliser
 from seqloom.errors import UserError
 from seqloom.text.special import EOS, UNK_ID
 from seqloom.text.tokenizers import Tokenizer
 
+if TYPE_CHECKING:  # one sentence must be answered soon: only attention needs arrays
+    import numpy as np
+
 MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip install 'ctranslate2>=4.8.2')"
 PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
-SHARES = 4  # a batch is at most so small a part of a worker's share of what is left: none waits long for the last
-LEAST_SYMBOLS = 512  # but not smaller than this; half of it with a beam
-MOST_SYMBOLS = {"float32": 1536, "int8": 768}  # what a larger batch computes does not stay in the processor's caches
+SHARES = 2  # a batch is at most so small a part of a worker's share of what is left: none waits long for the last
+# The least and the most symbols of a batch, counted once for each hypothesis of a beam. Smaller ones make products too
+# small to be fast; what larger ones compute does not stay in the processor's caches.
+BUDGETS = {"float32": (2048, 5120), "int8": (512, 960)}
 SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
 
 
@@ -84,7 +86,7 @@ class Engine:
         return [list(one.log_probs) for one in scored]
 
     def symbols(self, pieces: Sequence[str]) -> list[int]:
-        return [self._symbols[piece] for piece in pieces]
+        return list(map(self._symbols.__getitem__, pieces))
 
 
 class Found(NamedTuple):
@@ -98,6 +100,18 @@ class Found(NamedTuple):
     score: float = 0.0
     finished: bool = True
     attention: np.ndarray | None = None  # (symbols and EOS, source symbols without EOS)
+
+
+class _Rival(NamedTuple):
+    """One answer as the engine gives it: pieces without EOS, cut at its sentence's limit where it found no end.
+
+    `total` is the summed log probability of all it says; it is unknown where `ended` is not so.
+    """
+
+    pieces: list[str]
+    total: float
+    ended: bool
+    attention: list[list[float]] | None
 
 
 def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
@@ -122,29 +136,38 @@ def search(
     progress: Callable[[int], None] | None = None,
     *,
     sums: bool = True,
-) -> list[list[Found]]:
-    """The `n_best` answers to each source, best first; a source without symbols has an answer without symbols.
+) -> Iterator[tuple[int, list[Found]]]:
+    """Which source, and its `n_best` answers, best first, as they are found: the engine works on others meanwhile.
 
-    Greedy search does not need to know how likely its answer is; without `sums` it does not find out.
+    A source without symbols has an answer without symbols. Greedy search does not need to know how likely its answer
+    is; without `sums` it does not find out.
     """
     sampled, replaced = settings.method == "sample", settings.unknown == "replace"
     questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings, sums)
     asked = [index for index, ids in enumerate(sources) if ids]
-    answers: dict[int, list[Found]] = {}
-    cut: dict[int, list[Found]] = {}
+    yield from ((index, [Found([])]) for index, ids in enumerate(sources) if not ids)
+    done = len(sources) - len(asked)
+    cut: dict[int, list[_Rival]] = {}
+    blind: list[int] = []  # said UNK, and nobody saw what they were looking at
+
+    def seeing(answers: dict[int, list[Found]]) -> Iterator[tuple[int, list[Found]]]:
+        for index, rivals in answers.items():
+            if replaced and any(UNK_ID in one.tokens and one.attention is None for one in rivals):
+                blind.append(index)
+            else:
+                yield index, rivals
+
     attention = questions.covers or (sampled and replaced)
     for some in questions.ask(asked, attention=attention, same_limit=questions.exhausts):
-        ended = {index: rivals for index, rivals in some.items() if all(one.finished for one in rivals)}
-        answers |= questions.ranked(ended)  # while the engine works on others
+        ended = {index: rivals for index, rivals in some.items() if all(one.ended for one in rivals)}
         cut |= {index: rivals for index, rivals in some.items() if index not in ended}
+        yield from seeing(questions.ranked(ended))
+        done += len(some)
         if progress is not None:
-            progress(len(answers) + len(cut) + len(sources) - len(asked))
-    answers |= questions.ranked(cut)
-    if replaced:
-        blind = [i for i in asked if any(UNK_ID in one.tokens and one.attention is None for one in answers[i])]
-        for some in questions.ask(blind, attention=True, same_limit=True):
-            answers |= questions.ranked(some)
-    return [answers.get(index, [Found([])]) for index in range(len(sources))]
+            progress(done)
+    yield from seeing(questions.ranked(cut))
+    for some in questions.ask(blind, attention=True, same_limit=True):
+        yield from questions.ranked(some).items()
 
 
 class _Questions:
@@ -164,7 +187,7 @@ class _Questions:
         # symbols. 0 would make CTranslate2 stop by another rule; so small a number divides by exactly 1.
         self.power = 0.7 * settings.length_penalty or 1e-9
 
-    def ask(self, indices: Sequence[int], *, attention: bool, same_limit: bool) -> Iterator[dict[int, list[Found]]]:
+    def ask(self, indices: Sequence[int], *, attention: bool, same_limit: bool) -> Iterator[dict[int, list[_Rival]]]:
         """What was answered, a batch after the other.
 
         Without `same_limit`, batches are of sentences with different limits, and a beam that reached its sentence's own
@@ -192,8 +215,9 @@ class _Questions:
         """Sentences of similar length, longest first, within a budget of symbols that shrinks towards the end."""
         rows = self.settings.beam_size if self.beam else 1
         left = sum(self.sizes[i] for i in indices)
-        share, least = -(-left // self.engine.num_workers), LEAST_SYMBOLS // (2 if self.beam else 1)
-        most = min(self.settings.batch_tokens, MOST_SYMBOLS.get(self.engine.compute, LEAST_SYMBOLS)) * 5 // max(rows, 5)
+        share = -(-left // self.engine.num_workers)
+        bounds = BUDGETS.get(self.engine.compute, BUDGETS["float32"])
+        least, most = (min(self.settings.batch_tokens, symbols // rows) for symbols in bounds)
         alone = attention and self.beam  # in a batch, CTranslate2 mixes up whose attention the first symbol's is
         batch: list[int] = []
         budget = 0
@@ -242,7 +266,7 @@ class _Questions:
 
     def _collect(
         self, batch: list[int], pending: list[Any], same_limit: bool
-    ) -> tuple[dict[int, list[Found]], list[int]]:
+    ) -> tuple[dict[int, list[_Rival]], list[int]]:
         """Waits for a batch: its answers, and which sentences must be asked again, with none of another limit."""
         answered, cut = {}, []
         for index, future in zip(batch, pending, strict=True):
@@ -250,42 +274,55 @@ class _Questions:
             said = result.hypotheses  # each is copied out of the engine whenever it is asked for
             scores = result.scores if self.sums else [math.nan] * len(said)
             looked = result.attention or [None] * len(said)
-            found = [self._found(*one, room) for one in zip(said, scores, looked, strict=True)]
-            if same_limit or not self.beam or all(one.finished for one in found):
-                answered[index] = found
+            rivals = [self._rival(*one, room) for one in zip(said, scores, looked, strict=True)]
+            if same_limit or not self.beam or all(one.ended for one in rivals):
+                answered[index] = rivals
             else:
                 cut.append(index)
         return answered, cut
 
-    def _found(self, pieces: list[str], score: float, looked: list[list[float]] | None, room: int) -> Found:
-        """An answer with the sum of what it says; where it found no end in its room, cut there, its sum unknown."""
-        ended = bool(pieces) and pieces[-1] == EOS and len(pieces) <= room
-        symbols = self.engine.symbols(pieces[:-1] if ended else pieces[:room])
-        total = score * (len(pieces) ** self.power if self.beam else 1.0)
-        return Found(symbols, total, total, ended, None if looked is None else np.array(looked, np.float32))
+    def _rival(self, said: list[str], score: float, looked: list[list[float]] | None, room: int) -> _Rival:
+        total = score * len(said) ** self.power if self.beam else score
+        ended = bool(said) and said[-1] == EOS and len(said) <= room
+        return _Rival(said[:-1] if ended else said[:room], total, ended, looked)
 
-    def ranked(self, found: dict[int, list[Found]]) -> dict[int, list[Found]]:
+    def ranked(self, found: dict[int, list[_Rival]]) -> dict[int, list[Found]]:
         """The best of each sentence by our scores, once the sums of those that were cut are known."""
         if not self.sums:
-            return found
-        cut = [(index, one.tokens) for index, rivals in found.items() for one in rivals if not one.finished]
-        chances = self.engine.chances([self.sources[index] for index, _ in cut], [tokens for _, tokens in cut])
+            return {index: [self._found(one, math.nan) for one in rivals] for index, rivals in found.items()}
+        cut = [(index, one.pieces) for index, rivals in found.items() for one in rivals if not one.ended]
+        said = [self.engine.symbols(pieces) for _, pieces in cut]
+        chances = self.engine.chances([self.sources[index] for index, _ in cut], said)
         sums = map(sum, chances)  # in the order in which they are asked for below
         answers = {}
         for index, rivals in found.items():
-            whole = [one if one.finished else one._replace(log_probability=next(sums)) for one in rivals]
-            possible = [one for one in whole if one.log_probability > SAID_BY_NONE] or whole
+            whole = [one if one.ended else one._replace(total=next(sums)) for one in rivals]
+            possible = [one for one in whole if one.total > SAID_BY_NONE] or whole
             scored = sorted(((self._score(one), one) for one in possible), key=lambda pair: -pair[0])
-            answers[index] = [one._replace(score=score) for score, one in scored[: self.settings.n_best]]
+            answers[index] = [self._found(one, score) for score, one in scored[: self.settings.n_best]]
         return answers
 
-    def _score(self, found: Found) -> float:
+    def _found(self, rival: _Rival, score: float) -> Found:
+        return Found(self.engine.symbols(rival.pieces), rival.total, score, rival.ended, _array(rival.attention))
+
+    def _score(self, rival: _Rival) -> float:
         if not self.ranks:
-            return found.log_probability
-        score = found.log_probability / length_normaliser(len(found.tokens) + 1, self.settings.length_penalty)
-        if self.covers and found.attention is not None and len(found.attention):
-            received = found.attention.sum(0)
-            end = len(found.attention) - received.sum()  # what is missing went to the source's EOS
+            return rival.total
+        score = rival.total / length_normaliser(len(rival.pieces) + 1, self.settings.length_penalty)
+        attention = _array(rival.attention)
+        if self.covers and attention is not None and len(attention):
+            import numpy as np
+
+            received = attention.sum(0)
+            end = len(attention) - received.sum()  # what is missing went to the source's EOS
             covered = np.append(received, end).clip(1e-9, 1.0)
             score += self.settings.coverage_penalty * float(np.log(covered).sum())
         return score
+
+
+def _array(attention: list[list[float]] | None) -> np.ndarray | None:
+    if attention is None:
+        return None
+    import numpy as np
+
+    return np.array(attention, np.float32)

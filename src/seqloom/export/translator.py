@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqloom.answers import CLOSED, Answer
+from seqloom.answers import Answer
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.export.search import Engine, Found, check_decoding, search
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # one sentence must be answered soon: what only `evaluate` ne
     from seqloom.evaluation.report import Evaluation
 
 FORMAT = 1
+CLOSED = "an exported model cannot be looked into; ask the model folder that it was made from"
 
 
 class ExportedTranslator:
@@ -69,26 +70,14 @@ class ExportedTranslator:
     ) -> list[Answer]:
         """Answer many texts; the order is kept."""
         settings = self.decoding.overridden(decoding)
-        found = self.translate(texts, settings, progress, sums=False)
-        asked = [(text, one.tokens) for text, rivals in zip(texts, found, strict=True) for one in rivals]
-        scoring = _Scoring(self._engine_for(settings), asked)
-        numbers = iter(range(len(scoring.asked)))
-        answers = []
-        for text, rivals in zip(texts, found, strict=True):
-            best, *others = (self._answer(text, one, scoring, next(numbers)) for one in rivals)
+        scoring = _Scoring(self._engine_for(settings))
+        answers: list[Any] = [None] * len(texts)
+        for index, rivals in self._search(texts, settings, progress, sums=False):
+            text = texts[index]
+            best, *others = [Answer(text, self.shown(text, one), one.finished, scoring.of(text, one)) for one in rivals]
             best.alternatives.extend(others)
-            answers.append(best)
+            answers[index] = best
         return answers
-
-    def _answer(self, text: str, found: Found, scoring: _Scoring, number: int) -> Answer:
-        return Answer(
-            source=text,
-            text=self.shown(text, found),
-            sums=lambda: scoring.sums(number, found),
-            labels=lambda: self.target.labels(found.tokens),
-            finished=found.finished,
-            chances=lambda: scoring.chances[number],
-        )
 
     def evaluate(
         self,
@@ -104,8 +93,9 @@ class ExportedTranslator:
 
         pairs = list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else list(corpus)
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        found = self.translate(sources, self.decoding.overridden(decoding), progress, sums=False)
-        said = [self.shown(text, rivals[0]) for text, rivals in zip(sources, found, strict=True)]
+        said = [""] * len(sources)
+        for index, rivals in self._search(sources, self.decoding.overridden(decoding), progress, sums=False):
+            said[index] = self.shown(sources[index], rivals[0])
         tags = [pair.tags for pair in pairs]
         report = evaluate_texts(name, sources, said, references, tags=tags if any(tags) else None, **(options or {}))
         return report, said
@@ -114,15 +104,20 @@ class ExportedTranslator:
         """There is none: what a model shows on its way to an answer stays in the engine."""
         raise UserError(CLOSED)
 
-    def translate(
+    def translate(self, texts: Sequence[str], settings: DecodingSettings) -> list[list[Found]]:
+        """The answers to each text as symbols, best first, and how likely they are."""
+        found = dict(self._search(texts, settings))
+        return [found[index] for index in range(len(texts))]
+
+    def _search(
         self,
         texts: Sequence[str],
         settings: DecodingSettings,
         progress: Callable[[int], None] | None = None,
         *,
         sums: bool = True,
-    ) -> list[list[Found]]:
-        """The answers to each text as symbols, best first; with `sums`, always how likely they are."""
+    ) -> Iterator[tuple[int, list[Found]]]:
+        """The same as they are found: which text, and its answers; without `sums`, not always how likely they are."""
         check_decoding(settings, self.positions)
         sources = self.source.encode_many(texts)
         if self.positions is not None:
@@ -160,22 +155,47 @@ class ExportedTranslator:
 class _Scoring:
     """The log probabilities of all symbols of many answers, computed together when the first is asked for."""
 
-    def __init__(self, engine: Engine, asked: list[tuple[str, list[int]]]) -> None:
-        self.engine, self.asked = engine, asked
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.texts: list[str] = []
+        self.said: list[list[int]] = []
 
-    def sums(self, number: int, found: Found) -> tuple[float, float]:
-        """Score and log probability of an answer. Where the search did not need them, both are the same."""
-        if not math.isnan(found.log_probability):
-            return found.score, found.log_probability
-        total = math.fsum(self.chances[number])
-        return total, total
+    def of(self, text: str, found: Found) -> _Details:
+        """One more answer."""
+        self.texts.append(text)
+        self.said.append(found.tokens)
+        return _Details(self, len(self.said) - 1, found)
 
     @cached_property
     def chances(self) -> list[list[float]]:
-        sources = self.engine.source.encode_many([text for text, _ in self.asked])
+        sources = self.engine.source.encode_many(self.texts)
         real = [index for index, ids in enumerate(sources) if ids]
-        found = self.engine.chances([sources[i] for i in real], [self.asked[i][1] for i in real])
-        chances: list[list[float]] = [[] for _ in self.asked]
+        found = self.engine.chances([sources[i] for i in real], [self.said[i] for i in real])
+        chances: list[list[float]] = [[] for _ in sources]
         for index, values in zip(real, found, strict=True):
             chances[index] = values
         return chances
+
+
+class _Details:
+    """What the search found out about an answer; where it did not need to know, the engine is led along it again."""
+
+    __slots__ = ("found", "number", "scoring")
+
+    def __init__(self, scoring: _Scoring, number: int, found: Found) -> None:
+        self.scoring, self.number, self.found = scoring, number, found
+
+    def sums(self) -> tuple[float, float]:
+        if not math.isnan(self.found.log_probability):
+            return self.found.score, self.found.log_probability
+        total = math.fsum(self.chances())  # nothing was ranked: both are the same
+        return total, total
+
+    def labels(self) -> list[str]:
+        return self.scoring.engine.target.labels(self.found.tokens)
+
+    def chances(self) -> list[float]:
+        return self.scoring.chances[self.number]
+
+    def trace(self) -> Any:
+        raise UserError(CLOSED)

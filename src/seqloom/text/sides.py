@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from seqloom.text.special import UNK_ID
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.text.words import split_words
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def save_sides(folder: Path, source: Tokenizer, target: Tokenizer) -> None:

@@ -310,10 +310,8 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The tokens as they are in the vocabulary, "▁" for a space."""
         try:
-            if len(ids) and min(ids) < 0:
-                raise IndexError
-            return [self._pieces[index] for index in ids]
-        except IndexError:
+            return list(map(self._piece_of.__getitem__, ids))
+        except KeyError:
             wrong = next(index for index in ids if not 0 <= index < len(self))
             raise UserError(f"there is no token {wrong}; this vocabulary has ids 0 to {len(self) - 1}") from None
 
@@ -339,21 +337,25 @@ class Tokenizer:
             ids: tokens, as a model put them out.
             replacements: for positions in `ids` that hold an unknown token, the text to show instead.
         """
-        if replacements or UNK_ID in ids or (len(ids) and min(ids) < 0):
-            return self._rendered(ids, replacements)[0]
         try:
-            text = "".join([self._shown[index] for index in ids])
-        except IndexError:
-            return self._rendered(ids, None)[0]  # which says what is wrong
+            text = "".join(map(self._shown.__getitem__, ids))
+        except KeyError:  # an unknown token, or one that there is not: this says what is wrong
+            return self._rendered(ids, replacements)[0]
         if self.kind == "verbatim":
             return text
         return self._rendered(ids, None)[0] if "  " in text else text.strip(" ")
 
     @cached_property
-    def _shown(self) -> list[str]:
-        """Each token as it reads in the middle of a text."""
+    def _piece_of(self) -> dict[int, str]:
+        """The tokens once more: a list would also answer to numbers below 0."""
+        return dict(enumerate(self._pieces))
+
+    @cached_property
+    def _shown(self) -> dict[int, str]:
+        """Each token, but for the unknown one, as it reads in the middle of a text."""
         shown = self._pieces if self.kind == "verbatim" else [piece.replace(SPACE, " ") for piece in self._pieces]
-        return ["" if index in (PAD_ID, BOS_ID, EOS_ID) else text for index, text in enumerate(shown)]
+        silent = dict.fromkeys((PAD_ID, BOS_ID, EOS_ID), "")
+        return {index: text for index, text in enumerate(shown) if index != UNK_ID} | silent
 
     def piece_words(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> list[int]:
         """For each token, the index of its word in `split_words(decode(ids, replacements))`; -1 for what is dropped."""
