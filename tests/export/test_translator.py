@@ -147,10 +147,38 @@ def test_answers_are_made_into_text_while_the_engine_works_on_others(
         type(fresh.engine), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
     )
     monkeypatch.setattr(ExportedTranslator, "shown", lambda *given: events.append("show") or shown(*given))
-    fresh.predict(SENTENCES * 10, method=method, batch_tokens=20, unknown="keep")
-    assert events.count("show") == len(SENTENCES) * 10
+    texts = [text for text in SENTENCES if text.strip()] * 10
+    fresh.predict(texts, method=method, batch_tokens=20, unknown="keep")
+    assert events.count("show") == len(texts)
     last = len(events) - events[::-1].index("ask")
     assert events[:last].count("show") > events[last:].count("show") > 0
+
+
+def test_texts_are_cut_a_window_at_a_time_while_the_engine_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same answers in any window, each text in its place; the second is cut after the first has been asked."""
+    fresh = ExportedTranslator.load(folder, num_workers=1)
+    fresh.positions = None  # nobody has to look at all texts first
+    texts = [
+        f"{text} {who}".strip() if text.strip() else text for text in SENTENCES for who in ("", "the dog", "sings")
+    ]
+    whole = [fresh(text).text for text in texts]
+    events: list[str] = []
+    submit, cut = type(fresh.engine).submit, type(fresh.source).encode_many
+    monkeypatch.setattr("seqloom.export.search.WINDOW", 7)
+    monkeypatch.setattr(
+        type(fresh.engine), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
+    )
+    monkeypatch.setattr(
+        type(fresh.source), "encode_many", lambda own, some: events.append(f"cut {len(some)}") or cut(own, some)
+    )
+    told: list[int] = []
+    answers = fresh.predict(texts, told.append, method="beam", batch_tokens=30)
+    assert [answer.text for answer in answers] == whole
+    assert [answer.source for answer in answers] == texts
+    assert [event for event in events if event != "ask"] == ["cut 7", "cut 7", "cut 7", "cut 6"]
+    assert events[:2] == ["cut 7", "ask"]
+    assert told == sorted(told)
+    assert told[-1] == len(texts)
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8"])
@@ -168,7 +196,7 @@ def test_batches_fill_their_budget_and_shrink_towards_the_end(
         return submit(engine, sources, **options)
 
     monkeypatch.setattr(type(fresh.engine), "submit", counted)
-    texts = ["the green witch arrived"] * 5000
+    texts = ["the green witch arrived"] * 4000
     fresh.predict(texts, method=method, beam_size=beam_size, unknown="keep", precision=compute, batch_tokens=10**6)
     least, most = (symbols // (beam_size if method == "beam" else 1) for symbols in BUDGETS[compute])
     one = len(fresh.source.encode(texts[0])) + 1

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # one sentence must be answered soon: only attention needs ar
     import numpy as np
 
 MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip install 'ctranslate2>=4.8.2')"
+WINDOW = 4096  # texts that are cut into symbols and sorted at a time; the next are while the engine works on these
 PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
 SHARES = 2  # a batch is at most so small a part of a worker's share of what is left: none waits long for the last
 # The least and the most symbols of a batch, counted once for each hypothesis of a beam. Smaller ones make products too
@@ -131,22 +132,20 @@ def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
 
 def search(
     engine: Engine,
-    sources: Sequence[list[int]],
+    texts: Sequence[str],
     settings: DecodingSettings,
     progress: Callable[[int], None] | None = None,
     *,
     sums: bool = True,
 ) -> Iterator[tuple[int, list[Found]]]:
-    """Which source, and its `n_best` answers, best first, as they are found: the engine works on others meanwhile.
+    """Which text, and its `n_best` answers, best first, as they are found: the engine works on others meanwhile.
 
-    A source without symbols has an answer without symbols. Greedy search does not need to know how likely its answer
-    is; without `sums` it does not find out.
+    A text without symbols has an answer without symbols. Greedy search does not need to know how likely its answer is;
+    without `sums` it does not find out.
     """
     sampled, replaced = settings.method == "sample", settings.unknown == "replace"
-    questions = _Questions(engine.seeded(settings.seed) if sampled else engine, sources, settings, sums)
-    asked = [index for index, ids in enumerate(sources) if ids]
-    yield from ((index, [Found([])]) for index, ids in enumerate(sources) if not ids)
-    done = len(sources) - len(asked)
+    questions = _Questions(engine.seeded(settings.seed) if sampled else engine, texts, settings, sums)
+    done = 0
     cut: dict[int, list[_Rival]] = {}
     blind: list[int] = []  # said UNK, and nobody saw what they were looking at
 
@@ -158,7 +157,7 @@ def search(
                 yield index, rivals
 
     attention = questions.covers or (sampled and replaced)
-    for some in questions.ask(asked, attention=attention, same_limit=questions.exhausts):
+    for some in questions.ask(attention=attention, same_limit=questions.exhausts):
         ended = {index: rivals for index, rivals in some.items() if all(one.ended for one in rivals)}
         cut |= {index: rivals for index, rivals in some.items() if index not in ended}
         yield from seeing(questions.ranked(ended))
@@ -168,33 +167,40 @@ def search(
     yield from seeing(questions.ranked(cut))
     for some in questions.ask(blind, attention=True, same_limit=True):
         yield from questions.ranked(some).items()
+    yield from ((index, [Found([])]) for index, ids in enumerate(questions.sources) if not ids)
+    if progress is not None:
+        progress(len(texts))
 
 
 class _Questions:
-    """Sentences that wait for answers, all with the same settings."""
+    """Texts that wait for answers, all with the same settings."""
 
-    def __init__(self, engine: Engine, sources: Sequence[list[int]], settings: DecodingSettings, sums: bool) -> None:
-        self.engine, self.sources, self.settings = engine, sources, settings
+    def __init__(self, engine: Engine, texts: Sequence[str], settings: DecodingSettings, sums: bool) -> None:
+        self.engine, self.texts, self.settings = engine, texts, settings
+        self.sources: list[list[int]] = []  # the symbols of those that were cut so far,
+        self.sizes: list[int] = []  # how many they are with EOS,
+        self.limits: list[int] = []  # and how many an answer may have
         # The chances of a known answer, by which a sum is found later, are told before UNK is left out.
         self.sums = sums or settings.method != "greedy" or settings.unknown == "forbid"
         self.ranks = settings.method == "beam"
         self.beam = self.ranks and settings.beam_size > 1  # a beam of one is greedy
         self.covers = self.ranks and settings.coverage_penalty > 0
         self.exhausts = self.beam and not settings.early_stop  # goes on to the length limit, always
-        self.sizes = [len(ids) + 1 for ids in sources]
-        self.limits = [settings.limit(size) for size in self.sizes]
         # Only the order among the many that ended depends on this power: 0.7 follows our formula between 5 and 30
         # symbols. 0 would make CTranslate2 stop by another rule; so small a number divides by exactly 1.
         self.power = 0.7 * settings.length_penalty or 1e-9
 
-    def ask(self, indices: Sequence[int], *, attention: bool, same_limit: bool) -> Iterator[dict[int, list[_Rival]]]:
-        """What was answered, a batch after the other.
+    def ask(
+        self, indices: Sequence[int] | None = None, *, attention: bool, same_limit: bool
+    ) -> Iterator[dict[int, list[_Rival]]]:
+        """What was answered, a batch after the other; without `indices`, to all texts that have symbols.
 
         Without `same_limit`, batches are of sentences with different limits, and a beam that reached its sentence's own
         is asked again among others of that limit, while the rest is still worked on.
         """
         waiting: deque[tuple[list[int], list[Any], bool]] = deque()
-        batches = self._batches(indices, attention, same_limit)
+        windows = iter([(indices, True)]) if indices is not None else self._windows()
+        batches = (batch for some, last in windows for batch in self._batches(some, attention, same_limit, last))
         while True:
             batch = next(batches, None)
             if batch is not None:
@@ -211,8 +217,20 @@ class _Questions:
         options = self._options(max(self.limits[i] for i in batch) - 1, attention)
         return self.engine.submit([self.sources[i] for i in batch], **options)
 
-    def _batches(self, indices: Sequence[int], attention: bool, same_limit: bool) -> Iterator[list[int]]:
-        """Sentences of similar length, longest first, within a budget of symbols that shrinks towards the end."""
+    def _windows(self) -> Iterator[tuple[list[int], bool]]:
+        """Cut the texts into symbols, some at a time: which of these have any, and whether they are the last."""
+        for first in range(0, len(self.texts), WINDOW):
+            encoded = self.engine.source.encode_many(self.texts[first : first + WINDOW])
+            sizes = [len(ids) + 1 for ids in encoded]
+            self.sources += encoded
+            self.sizes += sizes
+            self.limits += map(self.settings.limit, sizes)
+            yield [first + place for place, ids in enumerate(encoded) if ids], first + WINDOW >= len(self.texts)
+
+    def _batches(
+        self, indices: Sequence[int], attention: bool, same_limit: bool, last: bool = True
+    ) -> Iterator[list[int]]:
+        """Texts of similar length, longest first, within a budget of symbols that shrinks towards the end of all."""
         rows = self.settings.beam_size if self.beam else 1
         left = sum(self.sizes[i] for i in indices)
         share = -(-left // self.engine.num_workers)
@@ -227,7 +245,7 @@ class _Questions:
                 yield batch
                 batch = []
             if not batch and not alone:
-                budget = min(share, most, max(left // (SHARES * self.engine.num_workers), least))
+                budget = min(share, most, max(left // (SHARES * self.engine.num_workers), least)) if last else most
             batch.append(index)
             left -= self.sizes[index]
         if batch:

@@ -119,11 +119,10 @@ class ExportedTranslator:
     ) -> Iterator[tuple[int, list[Found]]]:
         """The same as they are found: which text, and its answers; without `sums`, not always how likely they are."""
         check_decoding(settings, self.positions)
-        sources = self.source.encode_many(texts)
         if self.positions is not None:
-            for number, ids in enumerate(sources, 1):
+            for number, ids in enumerate(self.source.encode_many(texts), 1):
                 self._refuse_long(number, ids)
-        return search(self._engine_for(settings), sources, settings, progress, sums=sums)
+        return search(self._engine_for(settings), texts, settings, progress, sums=sums)
 
     def _engine_for(self, settings: DecodingSettings) -> Engine:
         rounded = settings.precision == "int8" and self.engine.compute == "float32"
