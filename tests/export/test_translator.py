@@ -196,7 +196,8 @@ def test_batches_fill_their_budget_and_shrink_towards_the_end(
         return submit(engine, sources, **options)
 
     monkeypatch.setattr(type(fresh.engine), "submit", counted)
-    texts = ["the green witch arrived"] * 4000
+    monkeypatch.setattr("seqloom.export.search.WINDOW", 10**6)
+    texts = ["the green witch arrived"] * 6000
     fresh.predict(texts, method=method, beam_size=beam_size, unknown="keep", precision=compute, batch_tokens=10**6)
     least, most = (symbols // (beam_size if method == "beam" else 1) for symbols in BUDGETS[compute])
     one = len(fresh.source.encode(texts[0])) + 1
