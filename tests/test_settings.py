@@ -16,7 +16,6 @@ from seqloom.settings import (
     Settings,
     apply_overrides,
     check,
-    expand_variables,
     parse_yaml,
     read_yaml,
     validated,
@@ -270,22 +269,3 @@ def test_overrides_that_are_wrong(override: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         apply_overrides({"d": "x"}, [override])
     assert str(caught.value) == message
-
-
-# -- variables -------------------------------------------------------------------------------------------------------
-
-
-def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEQLOOM_TEST_A", "here")
-    monkeypatch.setenv("SEQLOOM_TEST_EMPTY", "")
-    monkeypatch.delenv("SEQLOOM_TEST_B", raising=False)
-    assert expand_variables("${SEQLOOM_TEST_A}/x") == "here/x"
-    assert expand_variables("${SEQLOOM_TEST_A:-there}/${SEQLOOM_TEST_B:-../data}") == "here/../data"
-    assert expand_variables("${SEQLOOM_TEST_B:-}x") == "x"
-    assert expand_variables("${SEQLOOM_TEST_EMPTY:-d}") == "d"
-    assert expand_variables("$HOME {a} $") == "$HOME {a} $"
-    with pytest.raises(UserError) as caught:
-        expand_variables("${SEQLOOM_TEST_B}/x")
-    assert str(caught.value) == (
-        "${SEQLOOM_TEST_B}/x: the environment variable SEQLOOM_TEST_B is not set (export SEQLOOM_TEST_B=…)"
-    )

@@ -6,7 +6,6 @@ reported with its full name, the value found and the remedy, and all mistakes of
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -122,22 +121,6 @@ def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-
-
-def expand_variables(text: str) -> str:
-    """`${NAME}` and `${NAME:-default}` from the environment; an unset name without default is an error."""
-
-    def value(match: re.Match[str]) -> str:
-        name, default = match.groups()
-        found = os.environ.get(name) or default
-        if found is None:
-            raise UserError(f"{text}: the environment variable {name} is not set (export {name}=…)")
-        return found
-
-    return _VARIABLE.sub(value, text)
 
 
 def problems_of(error: ValidationError, kind: type[BaseModel], section: str = "") -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.corpus import plain, readers
+from seqloom.corpus import lines, plain, readers
 from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_lines, text_files
 from seqloom.errors import DataError, RecipeError
 from seqloom.settings import validated
@@ -64,7 +64,7 @@ def test_running_text_keeps_every_word(content: str, size: int, chunk: int, limi
         path = Path(folder, "a")
         path.write_bytes(content.encode())
         patch.setattr(plain, "CHUNK_WORDS", chunk)
-        patch.setattr(plain, "blocks_in", lambda path: readers.blocks_in(path, size))
+        patch.setattr(plain, "blocks_in", lambda path: lines.blocks_in(path, size))
         found = text(path, sentences="running", limit=limit)
         if chunks:
             assert list(read_lines(found)) == chunks[:limit]
@@ -79,7 +79,7 @@ def test_bad_bytes_are_found_in_their_line(before: str, size: int, wrong: bytes)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder, "a")
         path.write_bytes(before.encode() + wrong)
-        patch.setattr(plain, "blocks_in", lambda path: readers.blocks_in(path, size))
+        patch.setattr(plain, "blocks_in", lambda path: lines.blocks_in(path, size))
         for sentences in ("lines", "running"):
             with pytest.raises(DataError, match="zero byte" if wrong == b"\0" else "not UTF-8") as caught:
                 list(read_lines(text(path, sentences=sentences)))
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 def test_a_word_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "MAX_LINE_BYTES", 20)
-    monkeypatch.setattr(plain, "blocks_in", lambda path: readers.blocks_in(path, 8))
+    monkeypatch.setattr(plain, "blocks_in", lambda path: lines.blocks_in(path, 8))
     (tmp_path / "a").write_text("a b\nc " + "x" * 50)
     with pytest.raises(DataError, match="there is no space in 20 characters") as caught:
         list(read_lines(text(tmp_path / "a", sentences="running")))

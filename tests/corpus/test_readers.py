@@ -17,18 +17,10 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from seqloom.corpus import readers
+from seqloom.corpus import lines, readers
 from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import (
-    MAX_LINE_BYTES,
-    CorpusSettings,
-    describe,
-    files,
-    fingerprint,
-    open_lines,
-    read_located,
-    read_pairs,
-)
+from seqloom.corpus.lines import MAX_LINE_BYTES, expand_variables, located_lines, open_lines
+from seqloom.corpus.readers import CorpusSettings, describe, files, fingerprint, read_located, read_pairs
 from seqloom.errors import DataError, RecipeError, UserError
 from seqloom.settings import validated
 
@@ -207,7 +199,7 @@ def test_line_over_the_limit(tmp_path, line, excess):
     message = "the line is over 1,000,000 bytes; is this a text file with one example per line?"
     assert line_fault(path) == f"{path}:{line}: {message}"
     seen = []
-    numbered = list(readers._lines(path, lambda check, error: seen.append((check, error.line))))
+    numbered = list(located_lines(path, lambda check, error: seen.append((check, error.line))))
     assert seen == [("line size", line)]
     assert numbered[line - 1 :] == [(line, "", False), (line + 1, "end", True)]
 
@@ -258,7 +250,7 @@ def test_permission_error_is_explained(tmp_path, monkeypatch):
     def locked(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(readers, "_open", locked)
+    monkeypatch.setattr(lines, "_open", locked)
     assert line_fault("a") == "a: there is no permission to read this file"
 
 
@@ -577,3 +569,22 @@ def test_fingerprint_of_the_grammar_follows_its_source(tmp_path, monkeypatch):
 def test_fingerprint_of_a_missing_file(tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
         fingerprint(CorpusSettings(file=str(tmp_path / "a.tsv")))
+
+
+# -- variables -------------------------------------------------------------------------------------------------------
+
+
+def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQLOOM_TEST_A", "here")
+    monkeypatch.setenv("SEQLOOM_TEST_EMPTY", "")
+    monkeypatch.delenv("SEQLOOM_TEST_B", raising=False)
+    assert expand_variables("${SEQLOOM_TEST_A}/x") == "here/x"
+    assert expand_variables("${SEQLOOM_TEST_A:-there}/${SEQLOOM_TEST_B:-../data}") == "here/../data"
+    assert expand_variables("${SEQLOOM_TEST_B:-}x") == "x"
+    assert expand_variables("${SEQLOOM_TEST_EMPTY:-d}") == "d"
+    assert expand_variables("$HOME {a} $") == "$HOME {a} $"
+    with pytest.raises(UserError) as caught:
+        expand_variables("${SEQLOOM_TEST_B}/x")
+    assert str(caught.value) == (
+        "${SEQLOOM_TEST_B}/x: the environment variable SEQLOOM_TEST_B is not set (export SEQLOOM_TEST_B=…)"
+    )

@@ -189,7 +189,7 @@ def _texts(model: Path, corpus: Any, title: str) -> Measured:
 
 
 def _vectors(model: Path, files: Mapping[str, str], title: str) -> Measured:
-    from seqloom.corpus.readers import expand_path
+    from seqloom.corpus.lines import expand_path
     from seqloom.evaluation.comparison import Metric
     from seqloom.evaluation.words import TITLES, AnalogyReport, evaluate_file
     from seqloom.training.progress import Progress

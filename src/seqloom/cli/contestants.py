@@ -176,10 +176,10 @@ def _own_data(task: str, one: Contestant, test: str | None) -> Any:
 
 
 def _fingerprint(task: str, corpus: Any) -> object:
-    from seqloom.corpus import plain, readers
+    from seqloom.corpus import lines, plain, readers
 
     if task == "embed":
-        files = {name: readers.content_digest(readers.expand_path(path)) for name, path in corpus.items()}
+        files = {name: lines.content_digest(lines.expand_path(path)) for name, path in corpus.items()}
         return tuple(sorted(files.items()))
     return plain.fingerprint(corpus) if task == "model_language" else readers.fingerprint(corpus)
 

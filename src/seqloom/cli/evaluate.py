@@ -104,7 +104,7 @@ def evaluate(
 def _evaluate_vectors(model: Path, data: tuple[str, ...], test: str | None, format: Format) -> None:
     """Word vectors on every file that --data, --test or the recipe names."""
     from seqloom.cli.output import emit
-    from seqloom.corpus.readers import expand_path
+    from seqloom.corpus.lines import expand_path
     from seqloom.errors import UserError, one_of
     from seqloom.evaluation.words import evaluate_file
     from seqloom.folders import find_model

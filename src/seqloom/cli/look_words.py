@@ -42,7 +42,7 @@ def pca(model: Path, sections: tuple[str, ...], data: tuple[str, ...], most: int
 
 def _analogies_of(model: Path) -> Path:
     """The file of analogies that the run's recipe is measured on."""
-    from seqloom.corpus.readers import expand_path
+    from seqloom.corpus.lines import expand_path
     from seqloom.errors import UserError
     from seqloom.evaluation.word_files import asks_analogies
     from seqloom.folders import find_model

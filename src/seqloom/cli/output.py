@@ -42,7 +42,7 @@ def read_texts(texts: Iterable[str], input_file: Path | None) -> list[str]:
             raise UserError("give texts as arguments or --input FILE, not both")
         if str(input_file) == "-":
             return list(_stdin_lines())
-        from seqloom.corpus.readers import open_lines
+        from seqloom.corpus.lines import open_lines
 
         return [line for _, line in open_lines(str(input_file))]
     if not given and not sys.stdin.isatty():

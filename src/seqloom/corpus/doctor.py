@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
-from seqloom.corpus.readers import CorpusSettings, describe, files, open_lines, read_located
+from seqloom.corpus.lines import open_lines
+from seqloom.corpus.readers import CorpusSettings, describe, files, read_located
 from seqloom.errors import DataError, UserError
 
 Severity = Literal["error", "warning", "note"]

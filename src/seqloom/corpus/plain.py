@@ -13,16 +13,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.corpus import recall
-from seqloom.corpus.readers import (
-    COMPRESSIONS,
-    MAX_LINE_BYTES,
-    CorpusSettings,
-    blocks_in,
-    content_digest,
-    expand_path,
-    lines_in,
-    read_pairs,
-)
+from seqloom.corpus.lines import COMPRESSIONS, MAX_LINE_BYTES, blocks_in, content_digest, expand_path, lines_in
+from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.corpus.readers import fingerprint as fingerprint_of_pairs
 from seqloom.errors import DataError
 from seqloom.settings import Settings

@@ -8,38 +8,28 @@ from __future__ import annotations
 
 import csv
 import functools
-import gzip
 import hashlib
-import io
 import itertools
 import json
-import lzma
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.corpus.examples import Pair
+from seqloom.corpus.lines import COMPRESSIONS, Complain, content_digest, expand_path, located_lines, refuse
 from seqloom.errors import DataError, UserError, did_you_mean
-from seqloom.settings import Settings, expand_variables
+from seqloom.settings import Settings
 
-MAX_LINE_BYTES = 1_000_000
 MOST_KEPT_PAIRS = 50_000
 FORMATS = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-COMPRESSIONS = (".gz", ".xz")
 # All that decides what the embedded grammar says: its fingerprint follows them.
 GRAMMAR_FILES = ("grammar.py", "rules.py", "phrases.py", "lexicon.py")
 
 # Raised when the meaning of a file changes with the code of this module, so that caches of its pairs are rebuilt.
 _VERSION = 1
-_BOM = b"\xef\xbb\xbf"
-
-Complain = Callable[[str, DataError], None]
-"""Takes the name of a check ("encoding", "columns" …) and the fault; the reader skips the example and goes on."""
 
 
 class CorpusSettings(Settings):
@@ -135,11 +125,6 @@ class Located(NamedTuple):
     pair: Pair
 
 
-def expand_path(path: str) -> str:
-    """A path as written in a recipe -> a path to open: `${NAME}`, `${NAME:-default}` and `~` are replaced."""
-    return os.path.expanduser(expand_variables(path))
-
-
 def files(settings: CorpusSettings) -> list[str]:
     """The paths a corpus is read from; none for the grammar."""
     if settings.file is not None:
@@ -174,23 +159,9 @@ def fingerprint(settings: CorpusSettings) -> str:
     return digest.hexdigest()
 
 
-def content_digest(path: str) -> bytes:
-    """A hash of a file's bytes; one per file, so that bytes which move from one file to the next count."""
-    content = hashlib.blake2b(digest_size=16)
-    with _explained(path), open(path, "rb") as stream:
-        while chunk := stream.read(1 << 20):
-            content.update(chunk)
-    return content.digest()
-
-
 def read_pairs(settings: CorpusSettings) -> Iterator[Pair]:
     """The pairs of a corpus, one after the other. An empty line is an empty string; skipping it is the caller's."""
     return (located.pair for located in read_located(settings))
-
-
-def refuse(check: str, error: DataError) -> None:
-    """The `complain` of everyone but the doctor: the first fault ends the reading."""
-    raise error
 
 
 def read_located(settings: CorpusSettings, complain: Complain = refuse) -> Iterator[Located]:
@@ -217,29 +188,6 @@ def read_located(settings: CorpusSettings, complain: Complain = refuse) -> Itera
     return itertools.islice(examples, settings.limit)
 
 
-def open_lines(path: str) -> Iterator[tuple[int, str]]:
-    r"""Line number (from 1) and text without its end, of a plain, .gz or .xz file in UTF-8.
-
-    Only \n and \r\n end a line: characters such as U+2028 or a form feed, at which `str.splitlines` breaks, would let
-    parallel files slip against each other. A byte order mark at the start is dropped.
-    """
-    return lines_in(expand_path(path))
-
-
-def lines_in(path: str) -> Iterator[tuple[int, str]]:
-    """`open_lines` of a path that is already complete: a file of a folder may have `$` or `~` in its name."""
-    return ((number, text) for number, text, _ in _lines(path, refuse))
-
-
-def blocks_in(path: str, size: int = 1 << 20) -> Iterator[bytes]:
-    """The bytes of a plain, .gz or .xz file, `size` at a time, for text whose lines mean nothing."""
-    with _explained(path), _open(path) as stream:
-        block = stream.read(size).removeprefix(_BOM)
-        while block:
-            yield block
-            block = stream.read(size)
-
-
 # --- one reader per kind -------------------------------------------------------------------------------------------
 
 
@@ -264,7 +212,7 @@ def _read_grammar(settings: CorpusSettings) -> Iterator[Located]:
 
 
 def _read_parallel(source_path: str, target_path: str, complain: Complain) -> Iterator[Located]:
-    sources, targets = _lines(source_path, complain), _lines(target_path, complain)
+    sources, targets = located_lines(source_path, complain), located_lines(target_path, complain)
     number = 0
     while True:
         source, target = next(sources, None), next(targets, None)
@@ -288,7 +236,7 @@ def _read_parallel(source_path: str, target_path: str, complain: Complain) -> It
 
 def _read_jsonl(path: str, source: str | int, target: str | int, complain: Complain) -> Iterator[Located]:
     empty = True
-    for number, text, sound in _lines(path, complain):
+    for number, text, sound in located_lines(path, complain):
         empty = False
         if not sound:
             continue
@@ -338,7 +286,7 @@ _Row = tuple[int, list[str] | None]  # None: a row that was complained about
 
 
 def _tsv_rows(path: str, complain: Complain) -> Iterator[_Row]:
-    for number, text, sound in _lines(path, complain):
+    for number, text, sound in located_lines(path, complain):
         cells = text.split("\t") if text else []
         yield number, cells if sound else None
 
@@ -350,7 +298,7 @@ def _csv_rows(path: str, complain: Complain) -> Iterator[_Row]:
 
     def feed() -> Iterator[str]:
         nonlocal last, unsound
-        for number, text, sound in _lines(path, complain):
+        for number, text, sound in located_lines(path, complain):
             last = number
             unsound = unsound or not sound
             yield text + "\n"
@@ -424,7 +372,7 @@ def _find_column(column: str | int, header: Sequence[str], path: str, line: int)
     return header.index(column)
 
 
-# --- files and lines -----------------------------------------------------------------------------------------------
+# --- formats -----------------------------------------------------------------------------------------------------
 
 
 def _format(settings: CorpusSettings) -> str:
@@ -438,85 +386,3 @@ def _format(settings: CorpusSettings) -> str:
 def _format_of(path: str) -> str | None:
     stem, suffix = os.path.splitext(path.lower())
     return FORMATS.get(os.path.splitext(stem)[1] if suffix in COMPRESSIONS else suffix)
-
-
-def _lines(path: str, complain: Complain) -> Iterator[tuple[int, str, bool]]:
-    """Number, text, and whether the text is sound; the text of an unsound line is only a stand-in."""
-    for number, raw in enumerate(_raw_lines(path), start=1):
-        if len(raw) > MAX_LINE_BYTES:
-            message = f"the line is over {MAX_LINE_BYTES:,} bytes; is this a text file with one example per line?"
-            complain("line size", DataError(message, path, number))
-            yield number, "", False
-            continue
-        try:
-            text, sound = raw.decode("utf-8"), True
-        except UnicodeDecodeError as error:
-            column = len(raw[: error.start].decode("utf-8")) + 1
-            encoding = "utf-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-            message = (
-                f"not UTF-8: byte 0x{raw[error.start]:02x} at column {column}; "
-                f"convert the file, e.g. iconv -f {encoding} -t utf-8"
-            )
-            complain("encoding", DataError(message, path, number))
-            text, sound = raw.decode("utf-8", errors="replace"), False
-        yield number, text, sound
-
-
-def _raw_lines(path: str) -> Iterator[bytes]:
-    """Lines without their ends; of a line over the limit only the beginning, still over the limit."""
-    bound = MAX_LINE_BYTES + 2  # a line of the greatest length and its \r\n
-    with _explained(path), _open(path) as stream:
-        raw = stream.readline(bound + len(_BOM)).removeprefix(_BOM)
-        while raw:
-            piece = raw
-            while len(piece) >= bound and not piece.endswith(b"\n"):
-                piece = stream.readline(bound)
-            if raw.endswith(b"\r\n"):
-                yield raw[:-2]
-            elif raw.endswith(b"\n"):
-                yield raw[:-1]
-            else:
-                yield raw
-            raw = stream.readline(bound)
-
-
-def _open(path: str) -> BinaryIO:
-    if path.lower().endswith(".gz"):
-        return cast(BinaryIO, io.BufferedReader(gzip.open(path, "rb")))
-    if path.lower().endswith(".xz"):
-        return cast(BinaryIO, io.BufferedReader(lzma.open(path, "rb")))
-    return open(path, "rb")
-
-
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Turn what the system says about a file into a sentence for its owner."""
-    try:
-        yield
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(_missing(path), path) from None
-    except IsADirectoryError:
-        raise DataError("this is a folder; give a file", path) from None
-    except PermissionError:
-        raise DataError("there is no permission to read this file", path) from None
-    except EOFError:
-        raise DataError("the compressed file is cut short; copy or download it again", path) from None
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        kind = "xz" if isinstance(error, lzma.LZMAError) else "gzip"
-        raise DataError(f"this is not a {kind} file, or it is damaged ({error})", path) from None
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path) from None
-
-
-def _missing(path: str) -> str:
-    folder = os.path.dirname(path) or "."
-    where = "" if os.path.isabs(path) else f"; looked for it from {os.getcwd()}"
-    if not os.path.isdir(folder):
-        return f"there is no such file, nor its folder {folder}{where}"
-    try:
-        siblings = [entry.name for entry in os.scandir(folder) if entry.is_file()]
-    except OSError:
-        siblings = []
-    return f"there is no such file{did_you_mean(os.path.basename(path), siblings)}{where}"

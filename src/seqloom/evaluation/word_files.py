@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from seqloom.corpus.readers import open_lines
+from seqloom.corpus.lines import open_lines
 from seqloom.errors import DataError
 
 MOST_LINES = 10_000_000

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from seqloom.batches.collate import ContextBatch, collate_context
 from seqloom.batches.shards import TokenSequences
-from seqloom.corpus.readers import expand_path
+from seqloom.corpus.lines import expand_path
 from seqloom.errors import UserError
 from seqloom.files import read_json
 from seqloom.folders import FORMAT, find_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seqloom.corpus.readers import expand_path
+from seqloom.corpus.lines import expand_path
 from seqloom.errors import UserError
 from seqloom.nn.pretrained import fill_embedding, freeze_rows
 from seqloom.text.special import SPECIAL
