@@ -19,7 +19,7 @@ from seqloom.batches.shards import TokenSequences
 from seqloom.corpus.readers import CorpusSettings
 from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
 from seqloom.tasks.translate import EncodedPairs, Translation, TranslationWork
-from seqloom.text.tokenizers import TextSettings
+from seqloom.text.settings import TextSettings
 from seqloom.training.loop import fit
 from seqloom.training.settings import TrainingSettings
 

@@ -24,7 +24,9 @@ LEVELS = {
     "machine": 1,
     "corpus": 2,
     "text": 2,
+    "decoding.lengths": 1,
     "decoding.settings": 2,
+    "decoding.known": 3,
     "batches": 3,
     "kernels": 3,
     "vectors": 4,  # may use kernels and batches
@@ -44,7 +46,9 @@ LEVELS = {
     "gathering": 11,
     "follower": 12,
     "experiment": 13,
-    "export.search": 11,  # answers without torch, as the next
+    "export.checked": 10,  # answers without torch, as the next
+    "export.engine": 10,
+    "export.search": 11,
     "export.translator": 12,
     "export": 14,
     "serving": 14,
@@ -63,10 +67,14 @@ WITHOUT_TORCH = (
     "text",
     "vectors",
     "ngrams",
+    "decoding.lengths",
+    "decoding.known",
     "decoding.settings",
     "evaluation",
     "inspection",
     "training.settings",
+    "export.checked",
+    "export.engine",
     "export.search",
     "export.translator",
 )

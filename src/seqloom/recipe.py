@@ -16,7 +16,7 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import RecipeError, UserError, one_of
 from seqloom.folders import refuse_exported
 from seqloom.settings import ModelSettings, Settings, apply_overrides, check, read_yaml
-from seqloom.text.tokenizers import TextSettings
+from seqloom.text.settings import TextSettings
 from seqloom.training.settings import FittingSettings, LanguageTrainingSettings, TrainingSettings
 from seqloom.vectors.settings import VECTOR_MODELS, VectorTrainingSettings, WordsSettings
 

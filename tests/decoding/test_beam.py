@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from seqloom.batches.collate import SourceBatch, collate_sources
 from seqloom.decoding.beam import coverage_bonus
+from seqloom.decoding.lengths import length_normaliser
 from seqloom.decoding.search import decode
-from seqloom.decoding.settings import DecodingSettings, length_normaliser
+from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, UNK_ID

@@ -23,8 +23,8 @@ from seqloom.export.translator import ExportedTranslator
 from seqloom.predictor import Predictor
 from seqloom.recipe import Recipe, recipe_from
 from seqloom.tasks.translate import Translation
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
-from seqloom.text.tokenizers import TextSettings
 from seqloom.training.loop import Progressed
 
 DATA = CorpusSettings(grammar="en-es", split="valid", size=20)

@@ -21,7 +21,8 @@ from seqloom.decoding.sampling import keep_likely
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.export.ctranslate2 import export
-from seqloom.export.search import BUDGETS, MISSING, SHARES
+from seqloom.export.engine import MISSING
+from seqloom.export.search import BUDGETS, SHARES
 from seqloom.export.translator import ExportedTranslator
 from seqloom.machine import num_cores
 from seqloom.predictor import Predictor
@@ -327,7 +328,7 @@ from seqloom.cli.main import run
 assert run(["predict", {str(folder)!r}, "the green witch arrived", "--format", "json"]) == 0
 assert run(["predict", {str(folder)!r}, "zebras", "--n-best", "2", "--temperature", "1.2"]) == 0
 assert run(["evaluate", {str(folder)!r}, "--data", {str(tmp_path / "in.tsv")!r}, "--format", "json"]) == 0
-assert "ctranslate2" in sys.modules
+assert "ctranslate2._ext" in sys.modules
 assert "torch" not in sys.modules, "torch was imported"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

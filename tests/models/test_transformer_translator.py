@@ -34,8 +34,8 @@ from seqloom.nn.positions import POSITIONS
 from seqloom.nn.transformer import FEED_FORWARDS, NORMS
 from seqloom.settings import validated
 from seqloom.tasks.translate import Translation, TranslationWork
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import BOS_ID
-from seqloom.text.tokenizers import TextSettings
 from seqloom.training.checkpoints import load_tensors, model_tensors, put_weights, save_tensors
 from seqloom.training.loop import fit
 from seqloom.training.settings import TrainingSettings

@@ -26,8 +26,8 @@ from seqloom.tasks.gradients import (
     recurrent_matrices,
 )
 from seqloom.tasks.model_language import Language
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID
-from seqloom.text.tokenizers import TextSettings
 
 NUM = 11
 

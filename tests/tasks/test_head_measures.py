@@ -16,7 +16,7 @@ from seqloom.errors import UserError
 from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
 from seqloom.models.transformer_translator import TransformerTranslatorSettings
 from seqloom.tasks.translate import Translation, sample_pairs
-from seqloom.text.tokenizers import TextSettings
+from seqloom.text.settings import TextSettings
 
 PAIRS = [Pair("a b c d e", "e d c b a"), Pair("a", "a"), Pair("c b", "b c"), Pair("d d a e", "e a")]
 

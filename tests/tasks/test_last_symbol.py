@@ -23,8 +23,8 @@ from seqloom.experiment import train
 from seqloom.language import LanguageModel
 from seqloom.recipe import recipe_from
 from seqloom.tasks.model_language import Language, LanguageWork
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID, PAD_ID
-from seqloom.text.tokenizers import TextSettings
 
 FIRST = EOS_ID
 

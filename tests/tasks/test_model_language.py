@@ -19,8 +19,8 @@ from seqloom.experiment import train
 from seqloom.language import LanguageModel, streamed
 from seqloom.recipe import load_recipe
 from seqloom.tasks.model_language import Language, LanguageWork, flat, rebuilt
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID, UNK_ID
-from seqloom.text.tokenizers import TextSettings
 from seqloom.training.journal import read_journal
 
 WORDS = ["the", "green", "witch", "of", "a", "house", "sees", "an", "old", "cat", "and", "sleeps"]

@@ -19,7 +19,7 @@ from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
 from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS
 from seqloom.tasks.translate import Translation, TranslationWork, sampled_features
-from seqloom.text.tokenizers import TextSettings
+from seqloom.text.settings import TextSettings
 from seqloom.training.journal import read_journal
 from seqloom.training.loop import fit
 from seqloom.training.settings import TrainingSettings

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import UserError
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID, PAD_ID, SPECIAL, UNK_ID
-from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.tokenizers import Tokenizer
 
 LINES = [" mr. <unk> is n't chairman of N n.v. ", "the u.s. 's <eos> N"]
 

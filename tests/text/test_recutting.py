@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from seqloom.errors import RecipeError
 from seqloom.settings import validated
 from seqloom.text.recutting import CUTS_KEPT, Recutter
-from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.settings import TextSettings
+from seqloom.text.tokenizers import Tokenizer
 
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "slow slower slowest"] * 5
 TOKENIZER = Tokenizer.train(TEXTS, TextSettings(tokenizer="bpe", vocabulary_size=60))

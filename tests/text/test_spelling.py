@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqloom.text.settings import TextSettings
 from seqloom.text.spans import pieces_of_words
 from seqloom.text.special import PAD_ID, SPECIAL
 from seqloom.text.spelling import spell
-from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.tokenizers import Tokenizer
 from seqloom.text.words import word_spans
 
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from seqloom.errors import RecipeError, RunError, UserError
 from seqloom.settings import check, validated
 from seqloom.text import tokenizers
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, SPECIAL, UNK, UNK_ID
-from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.tokenizers import Tokenizer
 from seqloom.text.words import split_words
 
 KINDS = ["word", "character", "bpe", "unigram"]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from seqloom.batches.collate import SourceBatch
-from seqloom.decoding.settings import DecodingSettings, length_normaliser
+from seqloom.decoding.lengths import length_normaliser
+from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import KEEP, Best, Hypothesis, Steppable, Steps, limits
 from seqloom.text.special import BOS_ID, EOS_ID
 

@@ -1,4 +1,4 @@
-"""The choices a user has about the search, and the numbers that follow from them alone. No torch."""
+"""The choices a user has about the search. No torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from seqloom.decoding.lengths import length_limit
 from seqloom.settings import Settings, validated
-
-
-def length_normaliser(length: int, penalty: float) -> float:
-    """Wu et al. 2016, eq. 14: ((5 + length) / 6) ** penalty; 1 when the penalty is 0."""
-    return float(((5 + length) / 6) ** penalty)
 
 
 class DecodingSettings(Settings):
@@ -51,7 +47,7 @@ class DecodingSettings(Settings):
 
     def limit(self, source_length: int) -> int:
         """The most symbols an answer to a source of this length may have, end symbol included."""
-        return min(self.max_length, int(self.max_ratio * source_length) + 10)
+        return length_limit(self.max_length, self.max_ratio, source_length)
 
     def overridden(self, values: Mapping[str, Any]) -> DecodingSettings:
         """These settings with some changed; a beam is at least as wide as the number of answers asked for."""

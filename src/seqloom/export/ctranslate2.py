@@ -22,7 +22,9 @@ from torch import Tensor, nn
 import seqloom
 from seqloom.corpus.readers import CorpusSettings
 from seqloom.errors import UserError
-from seqloom.export.search import check_decoding, load_package
+from seqloom.export.checked import checksum
+from seqloom.export.engine import load_package
+from seqloom.export.search import check_decoding
 from seqloom.export.translator import FORMAT, ExportedTranslator
 from seqloom.export.verification import Verification, chosen_pairs, compare, measure
 from seqloom.files import folder_written_aside
@@ -33,6 +35,7 @@ from seqloom.nn.positions import Alibi, Learned, Relative, Sinusoidal, sinusoids
 from seqloom.nn.transformer import FeedForward, TransformerLayer, TransformerStack
 from seqloom.predictor import Predictor
 from seqloom.recipe import load_recipe
+from seqloom.text.sides import sides_by_file
 from seqloom.text.special import BOS, BOS_ID, EOS, PAD_ID, UNK
 
 Compute = Literal["float32", "int8"]
@@ -78,7 +81,7 @@ def export(
     final = free_folder(output, folder, compute, overwrite)
     chosen = chosen_pairs(data or _validation_data(folder), predictor, sentences) if verify else None
 
-    description = {
+    description: dict[str, Any] = {
         "format": FORMAT,
         "seqloom": seqloom.__version__,
         "engine": f"ctranslate2 {package.__version__}",
@@ -87,12 +90,17 @@ def export(
         "compute": compute,
         "positions": positions,
         "decoding": settings.model_dump(mode="json"),
+        "text": {
+            name: side.settings.model_dump(mode="json")
+            for name, side in sides_by_file(predictor.task.source, predictor.task.target).items()
+        },
         "symbols": {"source": len(predictor.task.source), "target": len(predictor.task.target)},
     }
     verification = None
     with folder_written_aside(final) as aside:
         predictor.task.save(aside)
         write_model(predictor, aside, compute)
+        description["checksum"] = checksum(aside, description["decoding"], description["text"])
         _write_description(aside, description)
         if chosen is not None:
             check = compare if compute == "float32" else measure

@@ -117,7 +117,7 @@ def _on_ctranslate2(
     if kind != "transformer_translator":
         raise UserError(f"CTranslate2 runs Transformers; this is a {kind}")
     if find_spec("ctranslate2") is None:
-        from seqloom.export.search import MISSING
+        from seqloom.export.engine import MISSING
 
         raise UserError(MISSING)
     from seqloom.decoding.settings import DecodingSettings

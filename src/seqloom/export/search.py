@@ -15,18 +15,21 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from seqloom.decoding.settings import DecodingSettings, length_normaliser
+from seqloom.decoding.lengths import length_normaliser
 from seqloom.errors import UserError
+from seqloom.export.engine import Engine
 from seqloom.text.special import EOS, UNK_ID
-from seqloom.text.tokenizers import Tokenizer
 
-if TYPE_CHECKING:  # one sentence must be answered soon: only attention needs arrays
+if TYPE_CHECKING:  # one sentence must be answered soon: these need not be there
     import numpy as np
 
-MISSING = "this needs CTranslate2: pip install 'seqloom[export]' (or: pip install 'ctranslate2>=4.8.2')"
+    from seqloom.decoding.known import KnownDecoding
+    from seqloom.decoding.settings import DecodingSettings
+
+    Decoding: TypeAlias = DecodingSettings | KnownDecoding
+
 WINDOW = 4096  # texts that are cut into symbols and sorted at a time; the next are while the engine works on these
 PENDING = 4  # batches that wait for each worker: enough to keep it busy, few enough to stop soon after Ctrl-C
 SHARES = 2  # a batch is at most so small a part of a worker's share of what is left: none waits long for the last
@@ -34,60 +37,6 @@ SHARES = 2  # a batch is at most so small a part of a worker's share of what is 
 # small to be fast; what larger ones compute does not stay in the processor's caches.
 BUDGETS = {"float32": (2048, 5120), "int8": (512, 960)}
 SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
-
-
-def load_package() -> Any:
-    """The package ctranslate2. Since 4.8.2 it does not import torch by itself, so we ask for no older one."""
-    try:
-        import ctranslate2
-    except ImportError:
-        raise UserError(MISSING) from None
-    return ctranslate2
-
-
-class Engine:
-    """A model on CTranslate2: symbols go in and come out.
-
-    It has many workers with one thread each, which share the weights; one worker with many threads is much slower.
-    """
-
-    def __init__(self, folder: Path, compute: str, num_workers: int, source: Tokenizer, target: Tokenizer) -> None:
-        self.folder, self.compute, self.num_workers = folder, compute, num_workers
-        self.source, self.target = source, target
-        self._symbols = {piece: symbol for symbol, piece in enumerate(target.pieces(range(len(target))))}
-        try:
-            self._translator = load_package().Translator(
-                str(folder), compute_type=compute, inter_threads=num_workers, intra_threads=1
-            )
-        except (RuntimeError, ValueError) as error:
-            raise UserError(f"{folder}: CTranslate2 cannot load this model: {error}") from None
-
-    def computing(self, compute: str) -> Engine:
-        """The same with numbers of another precision."""
-        return Engine(self.folder, compute, self.num_workers, self.source, self.target)
-
-    def seeded(self, seed: int) -> Engine:
-        """The same with one worker that draws from this seed: a worker's generator is seeded when it first draws."""
-        load_package().set_random_seed(seed % 2**32)
-        return Engine(self.folder, self.compute, 1, self.source, self.target)
-
-    def submit(self, sources: Sequence[list[int]], **options: Any) -> list[Any]:
-        """Put a batch into the queue; `.result()` of each of its sentences waits until it is done."""
-        pieces = [self.source.pieces(ids) for ids in sources]
-        return list(self._translator.translate_batch(pieces, asynchronous=True, **options))
-
-    def chances(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
-        """Log probability of each symbol of each target and of its EOS, as the model is led along it."""
-        if not sources:
-            return []
-        questions, answers = [self.source.pieces(ids) for ids in sources], [self.target.pieces(ids) for ids in targets]
-        scored = self._translator.score_batch(
-            questions, answers, max_batch_size=2048, batch_type="tokens", max_input_length=0
-        )
-        return [list(one.log_probs) for one in scored]
-
-    def symbols(self, pieces: Sequence[str]) -> list[int]:
-        return list(map(self._symbols.__getitem__, pieces))
 
 
 class Found(NamedTuple):
@@ -115,7 +64,7 @@ class _Rival(NamedTuple):
     attention: list[list[float]] | None
 
 
-def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
+def check_decoding(settings: Decoding, positions: int | None) -> None:
     """Refuse what this engine cannot do, in the words of the settings."""
     if settings.max_length < 2:
         raise UserError("decoding.max_length: 1 leaves room for the end symbol only; CTranslate2 needs 2 or more")
@@ -133,7 +82,7 @@ def check_decoding(settings: DecodingSettings, positions: int | None) -> None:
 def search(
     engine: Engine,
     texts: Sequence[str],
-    settings: DecodingSettings,
+    settings: Decoding,
     progress: Callable[[int], None] | None = None,
     *,
     sums: bool = True,
@@ -175,7 +124,7 @@ def search(
 class _Questions:
     """Texts that wait for answers, all with the same settings."""
 
-    def __init__(self, engine: Engine, texts: Sequence[str], settings: DecodingSettings, sums: bool) -> None:
+    def __init__(self, engine: Engine, texts: Sequence[str], settings: Decoding, sums: bool) -> None:
         self.engine, self.texts, self.settings = engine, texts, settings
         self.sources: list[list[int]] = []  # the symbols of those that were cut so far,
         self.sizes: list[int] = []  # how many they are with EOS,

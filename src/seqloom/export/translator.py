@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqloom.answers import Answer
-from seqloom.decoding.settings import DecodingSettings
+from seqloom.decoding.known import KnownDecoding
 from seqloom.errors import UserError
-from seqloom.export.search import Engine, Found, check_decoding, search
+from seqloom.export.checked import is_as_written
+from seqloom.export.engine import Engine, Workers
+from seqloom.export.search import Found, check_decoding, search
 from seqloom.files import read_json
 from seqloom.folders import EXPORTED
 from seqloom.machine import num_cores
-from seqloom.settings import validated
-from seqloom.text.sides import load_sides, natural_text
-from seqloom.text.tokenizers import Tokenizer
 
-if TYPE_CHECKING:  # one sentence must be answered soon: what only `evaluate` needs is imported there
+if TYPE_CHECKING:  # one sentence must be answered soon: these are imported where they are needed
     from seqloom.corpus.examples import Pair
     from seqloom.corpus.readers import CorpusSettings
+    from seqloom.decoding.settings import DecodingSettings
     from seqloom.evaluation.report import Evaluation
+    from seqloom.export.search import Decoding
+    from seqloom.text.tokenizers import Tokenizer
 
 FORMAT = 1
 CLOSED = "an exported model cannot be looked into; ask the model folder that it was made from"
@@ -36,7 +38,7 @@ class ExportedTranslator:
         engine: Engine,
         source: Tokenizer,
         target: Tokenizer,
-        decoding: DecodingSettings,
+        decoding: Decoding,
         positions: int | None,
     ) -> None:
         self.engine, self.source, self.target = engine, source, target
@@ -54,12 +56,15 @@ class ExportedTranslator:
         compute, positions, symbols = found.get("compute"), found.get("positions"), found.get("symbols")
         if not isinstance(compute, str) or not isinstance(positions, int | None):
             raise UserError(f"{origin}: not the description of an exported model; export it again")
-        decoding = validated(DecodingSettings, found.get("decoding", {}), origin)
-        source, target = load_sides(folder)
+        known = is_as_written(folder, found)
+        decoding = KnownDecoding(found["decoding"]) if known else _checked_decoding(found, origin)
+        workers = Workers(folder, compute, num_workers or num_cores())
+        from seqloom.text.sides import load_sides  # while the workers do their first step
+
+        source, target = load_sides(folder, found["text"] if known else None)
         if symbols != {"source": len(source), "target": len(target)}:
             raise UserError(f"{folder}: the tokenizers are not those it was exported with; export it again")
-        engine = Engine(folder, compute, num_workers or num_cores(), source, target)
-        return cls(engine, source, target, decoding, positions)
+        return cls(Engine(workers, source, target), source, target, decoding, positions)
 
     def __call__(self, text: str, **decoding: Any) -> Answer:
         """Answer one text; keyword arguments override the decoding settings, such as `beam_size=1`."""
@@ -104,7 +109,7 @@ class ExportedTranslator:
         """There is none: what a model shows on its way to an answer stays in the engine."""
         raise UserError(CLOSED)
 
-    def translate(self, texts: Sequence[str], settings: DecodingSettings) -> list[list[Found]]:
+    def translate(self, texts: Sequence[str], settings: Decoding) -> list[list[Found]]:
         """The answers to each text as symbols, best first, and how likely they are."""
         found = dict(self._search(texts, settings))
         return [found[index] for index in range(len(texts))]
@@ -112,7 +117,7 @@ class ExportedTranslator:
     def _search(
         self,
         texts: Sequence[str],
-        settings: DecodingSettings,
+        settings: Decoding,
         progress: Callable[[int], None] | None = None,
         *,
         sums: bool = True,
@@ -124,7 +129,7 @@ class ExportedTranslator:
                 self._refuse_long(number, ids)
         return search(self._engine_for(settings), texts, settings, progress, sums=sums)
 
-    def _engine_for(self, settings: DecodingSettings) -> Engine:
+    def _engine_for(self, settings: Decoding) -> Engine:
         rounded = settings.precision == "int8" and self.engine.compute == "float32"
         return self._rounded if rounded else self.engine
 
@@ -148,7 +153,17 @@ class ExportedTranslator:
 
     def shown(self, text: str, found: Found) -> str:
         """Natural text of an answer."""
+        from seqloom.text.sides import natural_text
+
         return natural_text(text, found.tokens, found.attention, self.source, self.target)
+
+
+def _checked_decoding(description: Mapping[str, Any], origin: str) -> DecodingSettings:
+    from seqloom.decoding.settings import DecodingSettings
+    from seqloom.settings import validated
+
+    settings: DecodingSettings = validated(DecodingSettings, description.get("decoding", {}), origin)
+    return settings
 
 
 class _Scoring:

@@ -44,8 +44,9 @@ from seqloom.models.masked_lm import MaskedLanguageModel
 from seqloom.tasks.count_ngrams import blocks_of
 from seqloom.tasks.guessing import guesses, guessing_loss, measure
 from seqloom.tasks.starting import start_embedding
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID, PAD_ID, UNK_ID
-from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import LanguageTrainingSettings
 

@@ -40,9 +40,10 @@ from seqloom.nn.multihead import drops_attention
 from seqloom.tasks.contextual import DESCRIPTION, TOKENIZER, Context, EncodedContext, Read
 from seqloom.tasks.starting import start_embedding
 from seqloom.text.recutting import Recutter
+from seqloom.text.settings import TextSettings
 from seqloom.text.sides import load_sides, natural_text, save_sides
 from seqloom.text.special import BOS, EOS, EOS_ID, UNK_ID
-from seqloom.text.tokenizers import TextSettings, Tokenizer
+from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.loop import Validation
 from seqloom.training.settings import TrainingSettings
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqloom.text.special import UNK_ID
 from seqloom.text.tokenizers import Tokenizer
@@ -16,19 +16,28 @@ if TYPE_CHECKING:
 
 def save_sides(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
     """One file where both sides are one tokenizer, else two."""
+    for name, side in sides_by_file(source, target).items():
+        side.save(folder / name)
+
+
+def sides_by_file(source: Tokenizer, target: Tokenizer) -> dict[str, Tokenizer]:
+    """Which file is which tokenizer's."""
     if source is target:
-        source.save(folder / "tokenizer.json")
-    else:
-        source.save(folder / "tokenizer.source.json")
-        target.save(folder / "tokenizer.target.json")
+        return {"tokenizer.json": source}
+    return {"tokenizer.source.json": source, "tokenizer.target.json": target}
 
 
-def load_sides(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """What `save_sides` wrote: source, target."""
+def load_sides(folder: Path, known: Mapping[str, Any] | None = None) -> tuple[Tokenizer, Tokenizer]:
+    """What `save_sides` wrote: source, target. `known` has their settings by file, where nothing must be checked."""
+
+    def load(name: str) -> Tokenizer:
+        path = folder / name
+        return Tokenizer.load(path) if known is None else Tokenizer.as_saved(path.read_bytes(), known[name])
+
     if (folder / "tokenizer.json").is_file():
-        both = Tokenizer.load(folder / "tokenizer.json")
+        both = load("tokenizer.json")
         return both, both
-    return Tokenizer.load(folder / "tokenizer.source.json"), Tokenizer.load(folder / "tokenizer.target.json")
+    return load("tokenizer.source.json"), load("tokenizer.target.json")
 
 
 def natural_text(

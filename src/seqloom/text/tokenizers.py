@@ -23,16 +23,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokenizers
-from pydantic import Field, model_validator
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from seqloom.errors import RunError, UserError
-from seqloom.settings import Settings, validated
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, SPECIAL, UNK, UNK_ID
 from seqloom.text.words import word_spans
+
+if TYPE_CHECKING:  # one sentence must be answered soon: settings are made when somebody asks for them
+    from seqloom.text.settings import TextSettings
 
 SPACE = "▁"
 MAX_FILE_BYTES = 64_000_000
@@ -52,43 +53,6 @@ _SEPARATORS = r"[\x1c-\x1f]"  # the only characters that are whitespace to Pytho
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class TextSettings(Settings):
-    """How text is cut into tokens.
-
-    Attributes:
-        tokenizer: the kind of token.
-        vocabulary_size: all tokens, the 4 reserved ones included; None keeps all words or characters.
-        min_frequency: words and characters rarer than this are unknown; BPE merges no pair rarer than this.
-        joint: one tokenizer for both languages of a pair.
-        normalise: the Unicode form of the text.
-        lowercase: whether case is dropped.
-        dropout: for BPE, the chance that two pieces of a training text stay apart that are else glued together.
-        segmentations: with dropout, how many times the training texts are cut, each time in another way.
-    """
-
-    tokenizer: Literal["word", "spaces", "character", "verbatim", "bpe", "unigram"] = "bpe"
-    vocabulary_size: int | None = Field(default=8000, ge=8)
-    min_frequency: int = Field(default=1, ge=1)
-    joint: bool = True
-    normalise: Literal["nfc", "nfkc", "none"] = "nfc"
-    lowercase: bool = False
-    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
-    segmentations: int = Field(default=16, ge=1, le=1000)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> TextSettings:
-        if self.vocabulary_size is None and self.tokenizer in ("bpe", "unigram"):
-            raise ValueError(
-                f"tokenizer {self.tokenizer} needs a vocabulary_size, such as 8000; only words and characters "
-                "can all be kept"
-            )
-        if self.min_frequency > 1 and self.tokenizer == "unigram":
-            raise ValueError("min_frequency does nothing for tokenizer unigram; remove it or choose bpe")
-        if self.dropout and self.tokenizer != "bpe":
-            raise ValueError(f"dropout is for tokenizer bpe and does nothing for {self.tokenizer}; remove it")
-        return self
-
-
 class Detailed(NamedTuple):
     """An encoded text with where each piece came from."""
 
@@ -99,10 +63,15 @@ class Detailed(NamedTuple):
 
 
 class Tokenizer:
-    """One trained tokenizer. Immutable; made by `train`, `load` or `from_json`."""
+    """One trained tokenizer. Immutable; made by `train`, `load` or `from_json`, or by `as_saved` of a file known well.
 
-    def __init__(self, backend: tokenizers.Tokenizer, settings: TextSettings) -> None:
-        self.settings = settings
+    Attributes:
+        kind: word, spaces, character, verbatim, bpe or unigram.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, settings: TextSettings | Mapping[str, Any]) -> None:
+        self._given = settings
+        self.kind: str = settings["tokenizer"] if isinstance(settings, Mapping) else settings.tokenizer
         self._backend = backend
         self._known: dict[str, list[int]] = {}  # ids of what stood between two spaces before
         self._pieces = [backend.id_to_token(index) or "" for index in range(backend.get_vocab_size())]
@@ -156,6 +125,8 @@ class Tokenizer:
     def of_words(cls, words: Sequence[str]) -> Tokenizer:
         """A tokenizer that cuts at spaces, for words that are known already, in the order of their ids after the
         reserved symbols."""
+        from seqloom.text.settings import TextSettings
+
         settings = TextSettings(tokenizer="spaces", vocabulary_size=None, normalise="none")
         description = json.loads(_untrained(settings).to_str())
         pieces = [*SPECIAL, *(SPACE + word for word in words)]
@@ -173,6 +144,9 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
         """The tokenizer that `to_json` described; `origin` names the place in errors."""
+        from seqloom.settings import validated
+        from seqloom.text.settings import TextSettings
+
         description = _parsed(text, origin)
         settings = validated(TextSettings, description["normalizer"]["seqloom"], origin)
         model = description["model"]
@@ -222,15 +196,23 @@ class Tokenizer:
             raise UserError(f"{path}: cannot be read: {error.strerror}") from None
         return cls.from_json(text, str(path))
 
+    @classmethod
+    def as_saved(cls, content: bytes, settings: Mapping[str, Any]) -> Tokenizer:
+        """From the bytes of a file that are known to be what `save` wrote, with these settings: nothing is checked."""
+        return cls(tokenizers.Tokenizer.from_buffer(content), settings)
+
     # -- text -> ids -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._pieces)
 
-    @property
-    def kind(self) -> str:
-        """word, spaces, character, verbatim, bpe or unigram."""
-        return self.settings.tokenizer
+    @cached_property
+    def settings(self) -> TextSettings:
+        """How it was made."""
+        from seqloom.settings import validated
+        from seqloom.text.settings import TextSettings
+
+        return validated(TextSettings, self._given) if isinstance(self._given, Mapping) else self._given
 
     def normalise(self, text: str) -> str:
         """The text as this tokenizer sees it, and as `decode(encode(text))` gives it back."""
