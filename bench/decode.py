@@ -33,6 +33,7 @@ from bench.venvs import ROOT, NotInstalled, environment_of
 SEARCHES = {"greedy": 1, "beam 5": 5}
 COMPUTES = ("float32", "int8")
 PEERS_OF = {"--model": ("ctranslate2", "hf", "fairseq"), "--rnn": ("joeynmt",)}
+TEST_SET = 1000  # sentences: what people have in a file
 COMPARED = 200  # greedy answers of a converted model that are held against ours
 
 
@@ -255,12 +256,13 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 pace = asked[name] / (one["search"] or one["whole"])
                 say(f"round {turn + 1}  {name:7} {decoder.title}: {pace:,.0f} sentences/s")
     rows = {title: summary(searches, asked) for title, searches in found.items() if title not in missing}
-    return {"sentences": options.sentences, "fixed_length": steps, "decoders": rows, "missing": missing}
+    return {"sentences": options.sentences, "asked": asked, "fixed_length": steps, "decoders": rows, "missing": missing}
 
 
 def num_sentences(options: argparse.Namespace, beam: int) -> int:
     """Where whole programs are compared, a beam gets fewer: so that either takes about as long."""
-    return -(-options.sentences // 4) if options.exported and beam > 1 else options.sentences
+    fewer = max(TEST_SET, -(-options.sentences // 4))
+    return min(fewer, options.sentences) if options.exported and beam > 1 else options.sentences
 
 
 def shortened(job: DecodingJob, most: int, folder: Path) -> DecodingJob:
@@ -333,11 +335,11 @@ def exported_table(found: dict[str, Any]) -> str:
     header = ["search", "weights", "timed", "seqloom, sentences/s of each round (median)"]
     header += ["CTranslate2 directly, sentences/s of each round (median)", "ratio of medians"]
     return (
-        f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer), a "
-        "quarter of them with a beam. Commands: whole programs, start-up included. `seqloom predict` reads a file of "
-        "text and writes one; the other reads a file of pieces that were cut before, and writes one of pieces. Warm: "
-        "the same in a process that has answered something before, files not included. CTranslate2 has one worker of "
-        "one thread a core and batches of 64."
+        f"{table(header, rows)}\n\n{found['asked']['greedy']:,} validation sentences (repeated where there are fewer), "
+        f"{found['asked']['beam 5']:,} with a beam. Commands: whole programs, start-up included. `seqloom predict` reads "
+        "a file of text and writes one; the other reads a file of pieces that were cut before, and writes one of "
+        "pieces. Warm: the same in a process that has answered something before, files not included. CTranslate2 has "
+        "one worker of one thread a core and batches of 64."
     )
 
 
@@ -375,8 +377,11 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     body = exported_table(found) if options.exported else decode_table(found)
     print(body)
     if options.write:
-        name, title = ("bench.decode exported", " on CTranslate2") if options.exported else ("bench.decode", "")
-        write_section(name, section(f"Decoding pace{title}", describe_machine(), body))
+        name, title = "bench.decode", "Decoding pace"
+        if options.exported:
+            name += f" exported {options.sentences}"
+            title += f" on CTranslate2, {options.sentences:,} sentences"
+        write_section(name, section(title, describe_machine(), body))
     result = {"bench": "decode", "machine": describe_machine(), **found}
     print(json.dumps(result))
     return result

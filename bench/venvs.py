@@ -28,7 +28,7 @@ def environment_of(name: str, peer: Peer) -> Path:
     """The Python of a peer's environment, which is made unless it is there."""
     if peer.steps is None:
         return Path(sys.executable)
-    from seqloom.batches.shards import cache_folder
+    from seqloom.folders import cache_folder
 
     folder = cache_folder() / "bench" / name
     python = folder / "bin" / "python"

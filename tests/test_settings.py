@@ -86,10 +86,16 @@ def test_one_mistake_one_sentence(values: dict[str, Any], problem: str) -> None:
     assert problems(values) == [problem]
 
 
-def test_a_section_that_is_not_one() -> None:
-    (found,) = problems({"name": "x", "inner": 7})
-    assert found.startswith("inner: must be a valid dictionary")
-    assert found.endswith("; got 7")
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"name": "x", "inner": 3}, "inner must be a section with keys such as score, layers, size; got 3"),
+        ({"name": "x", "many": {"a": "b"}}, "many.a must be a section; got 'b'"),
+        (5, "this must be a section with keys such as name, rate, inner; got 5"),
+    ],
+)
+def test_a_section_that_is_not_one(values: Any, problem: str) -> None:
+    assert problems(values) == [problem]
 
 
 def test_long_values_are_shortened() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,7 +27,6 @@ class Details(Protocol):
         ...
 
 
-@dataclass(frozen=True)
 class Answer:
     """What the model said to one text.
 
@@ -35,11 +34,14 @@ class Answer:
     What not everybody asks for is computed when it is first asked for.
     """
 
-    source: str
-    text: str
-    finished: bool
-    details: Details = field(repr=False, compare=False)
-    alternatives: list[Answer] = field(default_factory=list, repr=False)
+    def __init__(
+        self, source: str, text: str, finished: bool, details: Details, alternatives: Sequence[Answer] = ()
+    ) -> None:
+        self.source, self.text, self.finished, self.details = source, text, finished, details
+        self.alternatives = list(alternatives)
+
+    def __repr__(self) -> str:
+        return f"Answer(source={self.source!r}, text={self.text!r}, finished={self.finished})"
 
     @cached_property
     def _sums(self) -> tuple[float, float]:

@@ -6,7 +6,6 @@ that escapes is a bug of ours and keeps its traceback.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -54,6 +53,8 @@ class RecipeError(UserError):
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """A short hint such as " (did you mean 'additive'?)", or nothing when no choice is close."""
+    import difflib  # most runs have no mistakes
+
     close = difflib.get_close_matches(str(word), list(choices), n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +22,8 @@ def write_aside(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """A file written piece by piece, that appears under its name when it is complete."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        aside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
                 write(file)
@@ -33,7 +32,7 @@ def write_aside(path: Path, write: Callable[[BinaryIO], Any]) -> None:
             os.chmod(aside, 0o644)
             os.replace(aside, path)
         except BaseException:
-            Path(aside).unlink(missing_ok=True)
+            aside.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from None
@@ -42,6 +41,9 @@ def write_aside(path: Path, write: Callable[[BinaryIO], Any]) -> None:
 @contextmanager
 def folder_written_aside(final: Path) -> Iterator[Path]:
     """A new folder to fill, moved to its final name when the block ends well and removed when it does not."""
+    import shutil
+    import tempfile
+
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))

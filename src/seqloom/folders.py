@@ -1,8 +1,8 @@
-"""What a folder on disk is: a run, a model, or a model exported to another engine. No torch."""
+"""What a folder on disk is: a run, a model, or a model exported to another engine; where the cache is. No torch."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 from pathlib import Path
 
 from seqloom.errors import UserError, did_you_mean
@@ -38,6 +38,8 @@ def task_of(model: Path) -> str:
 
 def fingerprint(model: Path) -> str:
     """A hash of all that makes a model's answers: weights, settings, tokenizers."""
+    import hashlib
+
     digest = hashlib.sha256()
     for path in sorted([model / "model.safetensors", model / "config.json", *model.glob("tokenizer*.json")]):
         digest.update(f"{path.name}\n".encode())
@@ -72,3 +74,10 @@ def refuse_exported(path: str | Path, instead: str) -> None:
 def name_of(model: Path) -> str:
     """A model's name in pictures: the folder's, or the run's it lies in."""
     return model.name if model.name != "model" else model.parent.name
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made again: $SEQLOOM_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("SEQLOOM_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(chosen) if chosen else (Path(base) if base else Path.home() / ".cache") / "seqloom"

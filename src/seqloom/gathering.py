@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import torch
 
 import seqloom
-from seqloom.batches.shards import cache_folder
 from seqloom.errors import UserError
 from seqloom.files import read_json, write_atomically
+from seqloom.folders import cache_folder
 from seqloom.machine import num_cores
 from seqloom.nn.plain import use_plain_paths
 from seqloom.recipe import Recipe

@@ -142,6 +142,10 @@ def problems_of(error: ValidationError, kind: type[BaseModel], section: str = ""
             case "literal_error":
                 choices = re.findall(r"'([^']*)'", context["expected"])
                 problems.append(one_of(name, value, choices))
+            case "model_type":
+                keys = ", ".join(_fields_at(kind, location)[:3])
+                such = f" with keys such as {keys}" if keys else ""
+                problems.append(f"{name or 'this'} must be a section{such}; got {_short(value)}")
             case "value_error" | "assertion_error":
                 message = str(context.get("error", item["msg"]))
                 problems.append(f"{name}: {message}" if name else message)

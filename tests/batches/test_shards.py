@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqloom.batches import shards
-from seqloom.batches.shards import SymbolCounts, TokenSequences, cache_folder, write_shard
+from seqloom.batches.shards import SymbolCounts, TokenSequences, write_shard
+from seqloom.folders import cache_folder
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 

@@ -65,7 +65,7 @@ def test_ours_on_ctranslate2_is_held_against_itself_commands_with_commands() -> 
     titles = (predict_title, engine_title, direct_title, command_title)
     paces = {title(c): [k * n for n in (90, 100, 800)] for k, title in enumerate(titles, 1) for c in COMPUTES}
     decoders = {title: {name: {"rounds": rounds} for name in SEARCHES} for title, rounds in paces.items()}
-    lines = exported_table({"sentences": 7, "decoders": decoders}).splitlines()
+    lines = exported_table({"asked": {"greedy": 7, "beam 5": 3}, "decoders": decoders}).splitlines()
     assert len(lines[2:10]) == len({line for line in lines if line.startswith(("| greedy", "| beam 5"))}) == 8
     assert "| greedy | int8 | commands | 90 100 800 (**100**) | 360 400 3,200 (**400**) | 0.250 |" in lines
     assert "| beam 5 | float32 | warm | 180 200 1,600 (**200**) | 270 300 2,400 (**300**) | 0.667 |" in lines
@@ -93,8 +93,12 @@ def test_a_shorter_job_has_the_first_sentences_of_the_whole_one(tmp_path: Path) 
     assert short.ids == [[0], [1], [2]]
     assert Path(short.pieces).read_text(encoding="utf-8").splitlines() == ["pieces 0", "pieces 1", "pieces 2"]
     assert Path(short.texts).read_text(encoding="utf-8").splitlines() == ["texts 0", "texts 1", "texts 2"]
-    options = arguments(["--model", "runs/t", "--exported", "--sentences", "10"])
-    assert [num_sentences(options, beam) for beam in SEARCHES.values()] == [10, 3]
+
+
+def test_a_beam_gets_fewer_sentences_of_large_files() -> None:
+    for sentences, of_a_beam in ((10, 10), (1000, 1000), (3000, 1000), (20_000, 5000), (20_001, 5001)):
+        options = arguments(["--model", "runs/t", "--exported", "--sentences", str(sentences)])
+        assert [num_sentences(options, beam) for beam in SEARCHES.values()] == [sentences, of_a_beam]
 
 
 def test_a_program_that_is_timed_whole_loads_neither_torch_nor_seqloom() -> None:

@@ -20,9 +20,9 @@ from safetensors.torch import save_model
 from torch import nn
 
 from seqloom.batches.collate import collate_sources
-from seqloom.batches.shards import cache_folder
 from seqloom.decoding.search import decode
 from seqloom.decoding.settings import DecodingSettings
+from seqloom.folders import cache_folder
 from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
 from seqloom.nn.recurrent import RecurrentStack
 

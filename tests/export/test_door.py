@@ -12,7 +12,9 @@ import pytest
 
 from seqloom.cli.main import run
 from seqloom.corpus.readers import CorpusSettings, read_pairs
+from seqloom.decoding.known import KnownDecoding
 from seqloom.errors import UserError
+from seqloom.export.checked import checksum
 from seqloom.export.ctranslate2 import export
 from seqloom.export.door import MANY, choose
 from seqloom.export.translator import ExportedTranslator
@@ -125,18 +127,46 @@ def test_the_command_line(finished: Path, tmp_path: Path, capsys: pytest.Capture
     assert "aer" in json.loads(capsys.readouterr().out)
 
 
-def test_one_sentence_imports_little(finished: Path, tmp_path: Path) -> None:
-    """Start-up is what one sentence costs: torch, NumPy, metrics, plots and corpus readers stay out."""
-    folder = shutil.copytree(finished / "ctranslate2", tmp_path / "exported")
-    about = json.loads((folder / "seqloom.json").read_text())
-    about["decoding"]["unknown"] = "forbid"  # this model would say UNK, whose attention is an array
-    (folder / "seqloom.json").write_text(json.dumps(about))
+def imported(arguments: list[str]) -> set[str]:
+    """What is loaded when a command is done."""
     code = f"""
 import sys
 from seqloom.cli.main import run
-assert run(["predict", {str(folder)!r}, "the green witch arrived"]) == 0
-heavy = {{"torch", "numpy", "sacrebleu", "matplotlib", "safetensors", "yaml", "seqloom.corpus.readers"}}
-assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+assert run({arguments!r}) == 0
+print(*sys.modules, file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    return set(done.stderr.splitlines()[-1].split())
+
+
+HEAVY = {"torch", "sacrebleu", "matplotlib", "safetensors", "yaml", "seqloom.corpus.readers", "seqloom.batches.shards"}
+SLOW = {"numpy", "pydantic", "cyclopts", "rich", "asyncio", "dataclasses", "ctranslate2"}
+
+
+def test_one_sentence_imports_little(finished: Path, tmp_path: Path) -> None:
+    """Start-up is what one sentence costs: only what was changed since it was written is worth loading pydantic."""
+    folder = Path(shutil.copytree(finished / "ctranslate2", tmp_path / "exported"))
+    about = json.loads((folder / "seqloom.json").read_text())
+    about["decoding"]["unknown"] = "forbid"  # this model would say UNK, whose attention is an array
+    (folder / "seqloom.json").write_text(json.dumps(about))
+    line = ["predict", str(folder), "the green witch arrived"]
+    found = imported(line)
+    assert not (HEAVY | SLOW - {"pydantic", "dataclasses", "asyncio"}) & found
+    assert "pydantic" in found
+    about["checksum"] = checksum(folder, about["decoding"], about["text"])
+    (folder / "seqloom.json").write_text(json.dumps(about))
+    assert not (HEAVY | SLOW) & imported(line)
+    assert {"cyclopts", "pydantic"} <= imported([*line, "--n-best", "1"])
+
+
+def test_a_run_with_an_export_of_its_own_starts_as_soon(tiny_transformer_run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(tiny_transformer_run, tmp_path / "run"))
+    export(copy, verify=False)
+    (tmp_path / "in.txt").write_text("the green witch arrived\n")
+    line = ["predict", str(copy), "--input", str(tmp_path / "in.txt")]
+    assert not (HEAVY | SLOW - {"numpy"}) & imported(line)  # it says UNK
+    quick = choose(copy)
+    assert isinstance(quick.model.decoding, KnownDecoding)
+    assert vars(quick.model.decoding) == choose(copy, "torch").model.decoding.model_dump()

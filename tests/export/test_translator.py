@@ -21,7 +21,7 @@ from seqloom.decoding.sampling import keep_likely
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
 from seqloom.export.ctranslate2 import export
-from seqloom.export.engine import MISSING
+from seqloom.export.engine import MISSING, Engine
 from seqloom.export.search import BUDGETS, SHARES
 from seqloom.export.translator import ExportedTranslator
 from seqloom.machine import num_cores
@@ -135,6 +135,25 @@ def test_a_beam_that_was_cut_is_asked_again_while_the_rest_is_worked_on(
     assert again[0] < max(asked.index(source) for source in seen), (
         "before all others have been asked for the first time"
     )
+
+
+def test_sums_of_beams_that_were_cut_are_found_while_the_rest_is_worked_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fresh = ExportedTranslator.load(folder, num_workers=1)
+    tight = {"beam_size": 3, "max_length": 6, "batch_tokens": 20, "unknown": "keep"}
+    texts = [text for text in SENTENCES if text.strip()] * 5
+    alone = [fresh(text, **tight) for text in texts]
+    for name in ("submit", "submit_scores"):
+        real = getattr(Engine, name)
+        monkeypatch.setattr(
+            Engine, name, lambda *given, real=real, name=name, **more: events.append(name) or real(*given, **more)
+        )
+    together = fresh.predict(texts, **tight)
+    assert [(a.text, a.finished) for a in together] == [(a.text, a.finished) for a in alone]
+    assert [a.score for a in together] == pytest.approx([a.score for a in alone], abs=1e-4)
+    assert 0 < events.index("submit_scores") < len(events) - events[::-1].index("submit") - 1
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from seqloom.files import folder_written_aside
+from seqloom.folders import cache_folder
 
 PAIRS_AT_A_TIME = 20_000
 HELD_BYTES = 2**22
@@ -84,13 +85,6 @@ class SymbolCounts:
         else:
             found = [np.array([len(side[row]) for row in rows.tolist()], np.int64) for side in self.sides]
         return np.stack(found, 1) + 1
-
-
-def cache_folder() -> Path:
-    """Where shards are kept: $SEQLOOM_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("SEQLOOM_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(chosen) if chosen else (Path(base) if base else Path.home() / ".cache") / "seqloom"
 
 
 def write_shard(

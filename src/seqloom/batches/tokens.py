@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seqloom.batches.shards import cache_folder
 from seqloom.errors import UserError
 from seqloom.files import folder_written_aside, read_json
+from seqloom.folders import cache_folder
 from seqloom.text.counts import WordCounts
 
 FORMAT = 1

@@ -61,17 +61,12 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
-    from cyclopts import CycloptsError
-
-    app = build_app(arguments[0])
     if arguments[-1] == "-" and arguments[0] == "score":  # standard input is what it reads without a file
         arguments = arguments[:-1]
     if arguments[-1] == "-" and arguments[0] == "predict":  # standard input, as everywhere; cyclopts sees an option
         arguments = [*arguments[:-1], "--input=-"]
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
-    except CycloptsError as error:
-        return _fail(f"{error}\nTry 'seqloom --help' or 'seqloom VERB --help'.", 2)
+        _obey(arguments)
     except SeqloomError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:  # a full disk, a file that went away: the system's own words are clear
@@ -83,7 +78,29 @@ def run(arguments: list[str]) -> int:
         return _fail("interrupted", 130)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    except _wrong_arguments() as error:
+        return _fail(f"{error}\nTry 'seqloom --help' or 'seqloom VERB --help'.", 2)
     return 0
+
+
+def _obey(arguments: list[str]) -> None:
+    """Do what is asked for; a plain `predict` is so common that it does not wait for the parser."""
+    if arguments[0] == "predict":
+        from seqloom.cli.answering import answer, plain_question
+
+        question = plain_question(arguments[1:])
+        if question is not None:
+            answer(question)
+            return
+    app = build_app(arguments[0])
+    app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
+
+
+def _wrong_arguments() -> type[Exception]:
+    """What the parser raises; looked up when something was raised."""
+    from cyclopts import CycloptsError
+
+    return CycloptsError
 
 
 def _fail(message: str, code: int) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from seqloom.cli.answering import Question, answer, named_decoding
 from seqloom.cli.output import Format
 
 
@@ -62,47 +63,15 @@ def predict(
     overrides
         Any other decoding setting, such as --set length_penalty=0.6.
     """
-    import json
-    import sys
-
-    from seqloom.cli.output import note, output_to, read_texts
-    from seqloom.export.door import choose
     from seqloom.settings import apply_overrides
-    from seqloom.training.progress import Progress
 
-    named = {
-        "method": method,
-        "beam_size": beam_size,
-        "n_best": n_best,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "seed": seed,
-    }
-    decoding = {name: value for name, value in named.items() if value is not None}
-    if {"temperature", "top_k", "top_p", "seed"} & decoding.keys():
-        decoding.setdefault("method", "sample")
-    if beam_size is not None:
-        decoding.setdefault("method", "beam")
-    decoding = apply_overrides(decoding, overrides)
-    lines = read_texts(texts, input_file)
-    chosen = choose(model, engine, lines, decoding)
-    predictor = chosen.model
-    if chosen.why and input_file is not None:
-        note(chosen.why)
-    with Progress("answering") as progress:
-        many = len(lines) > 100
-        report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None
-        answers = predictor.predict(lines, report, **decoding)
-    with output_to(output) as out:
-        for index, answer in enumerate(answers):
-            if format == "json":
-                out.write(json.dumps(answer.to_dict(), ensure_ascii=False) + "\n")
-            elif answer.alternatives:
-                out.write("\n" if index else "")
-                for one in (answer, *answer.alternatives):
-                    out.write(f"{one.score:.4f}\t{one.text}\n")
-            else:
-                out.write(answer.text + "\n")
-    if output is None:
-        sys.stdout.flush()
+    named = named_decoding(
+        method=method,
+        beam_size=beam_size,
+        n_best=n_best,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    answer(Question(model, texts, input_file, output, format, engine, apply_overrides(named, overrides)))

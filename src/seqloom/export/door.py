@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seqloom.errors import SeqloomError, UserError
-from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_arpa, is_exported, task_of
+from seqloom.folders import (
+    EXPORTED,
+    cache_folder,
+    export_beside,
+    find_model,
+    fingerprint,
+    is_arpa,
+    is_exported,
+    task_of,
+)
 
 if TYPE_CHECKING:
+    from seqloom.export.search import Decoding
     from seqloom.export.translator import ExportedTranslator
     from seqloom.language import LanguageModel
     from seqloom.predictor import Predictor
@@ -43,8 +52,7 @@ def load(path: str | Path) -> Predictor | ExportedTranslator | WordVectors | Lan
     return Predictor.load(path)
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A model on the engine that was chosen for it; `why` is a line for the person, where there was a choice."""
 
     model: Predictor | ExportedTranslator
@@ -120,26 +128,37 @@ def _on_ctranslate2(
         from seqloom.export.engine import MISSING
 
         raise UserError(MISSING)
-    from seqloom.decoding.settings import DecodingSettings
     from seqloom.export.search import check_decoding
     from seqloom.export.translator import ExportedTranslator
-    from seqloom.settings import validated
 
-    own = validated(DecodingSettings, config.get("decoding", {}), f"{folder}/config.json")
+    made_from = fingerprint(folder)
+    places = (export_beside(folder), _cache(made_from))
+    place = next((place for place in places if _is_made_from(place, made_from)), None)
+    model = ExportedTranslator.load(place) if place else None
+    own = _own_decoding(folder, config.get("decoding", {}), model)
     settings = own.overridden(decoding)
     check_decoding(settings, None)
     if same and (settings.method == "sample" or settings.n_best > 1):  # other draws; the last of many may differ
         name, value = ("method", "sample") if settings.method == "sample" else ("n_best", settings.n_best)
         raise UserError(f"decoding.{name}: {value} gives other answers on CTranslate2")
-    made_from = fingerprint(folder)
-    place = export_beside(folder)
-    if not _is_made_from(place, made_from):
-        place = _cached(folder, made_from, write)
-    model = ExportedTranslator.load(place)
+    model = model or ExportedTranslator.load(_written(folder, made_from, write))
     check_decoding(settings, model.positions)
     model.refuse_long(texts)
     model.decoding = own  # an export may have been given other settings
     return model
+
+
+def _own_decoding(folder: Path, given: Mapping[str, Any], exported: ExportedTranslator | None) -> Decoding:
+    """A model folder's own settings; what they share with a known export was checked when that was written."""
+    from seqloom.decoding.known import KnownDecoding
+
+    if exported and isinstance(exported.decoding, KnownDecoding) and vars(exported.decoding) == given:
+        return exported.decoding
+    from seqloom.decoding.settings import DecodingSettings
+    from seqloom.settings import validated
+
+    settings: DecodingSettings = validated(DecodingSettings, given, f"{folder}/config.json")
+    return settings
 
 
 def _is_made_from(place: Path, made_from: str) -> bool:
@@ -152,16 +171,17 @@ def _is_made_from(place: Path, made_from: str) -> bool:
     return isinstance(about, dict) and (about.get("made_from"), about.get("compute")) == (made_from, "float32")
 
 
-def _cached(folder: Path, made_from: str, write: bool) -> Path:
-    """The model's export in the cache, written now if there is none and it is worth it."""
-    from seqloom.batches.shards import cache_folder
+def _cache(made_from: str) -> Path:
+    """Where an export is kept that nobody asked for."""
+    return cache_folder() / "engines" / made_from
 
-    place = cache_folder() / "engines" / made_from
-    if _is_made_from(place, made_from):
-        return place
+
+def _written(folder: Path, made_from: str, write: bool) -> Path:
+    """The model's export in the cache, written now if it is worth it."""
     if not write:
         raise UserError(f"no export of this model is at hand, and fewer than {MANY} texts are not worth one")
     from seqloom.export.ctranslate2 import export
 
+    place = _cache(made_from)
     export(folder, place, verify=False, overwrite=True)
     return place

@@ -99,15 +99,17 @@ class Engine:
         pieces = [self.source.pieces(ids) for ids in sources]
         return list(self.workers.translator.translate_batch(pieces, asynchronous=True, **options))
 
-    def chances(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
-        """Log probability of each symbol of each target and of its EOS, as the model is led along it."""
+    def submit_scores(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Any]:
+        """Put the question into the queue how likely each symbol of each target is; `.result()` waits for an answer."""
         if not sources:
             return []
         questions, answers = [self.source.pieces(ids) for ids in sources], [self.target.pieces(ids) for ids in targets]
-        scored = self.workers.translator.score_batch(
-            questions, answers, max_batch_size=2048, batch_type="tokens", max_input_length=0
-        )
-        return [list(one.log_probs) for one in scored]
+        options = {"max_batch_size": 2048, "batch_type": "tokens", "max_input_length": 0}
+        return list(self.workers.translator.score_batch(questions, answers, asynchronous=True, **options))
+
+    def chances(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        """Log probability of each symbol of each target and of its EOS, as the model is led along it."""
+        return [list(one.result().log_probs) for one in self.submit_scores(sources, targets)]
 
     def symbols(self, pieces: Sequence[str]) -> list[int]:
         """The numbers of pieces that it gave."""

@@ -35,7 +35,7 @@ PENDING = 4  # batches that wait for each worker: enough to keep it busy, few en
 SHARES = 2  # a batch is at most so small a part of a worker's share of what is left: none waits long for the last
 # The least and the most symbols of a batch, counted once for each hypothesis of a beam. Smaller ones make products too
 # small to be fast; what larger ones compute does not stay in the processor's caches.
-BUDGETS = {"float32": (2048, 5120), "int8": (512, 960)}
+BUDGETS = {"float32": (1280, 5120), "int8": (512, 960)}
 SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
 
 
@@ -95,7 +95,7 @@ def search(
     sampled, replaced = settings.method == "sample", settings.unknown == "replace"
     questions = _Questions(engine.seeded(settings.seed) if sampled else engine, texts, settings, sums)
     done = 0
-    cut: dict[int, list[_Rival]] = {}
+    unsummed: list[tuple[dict[int, list[_Rival]], list[Any]]] = []  # were cut: their sums are on their way
     blind: list[int] = []  # said UNK, and nobody saw what they were looking at
 
     def seeing(answers: dict[int, list[Found]]) -> Iterator[tuple[int, list[Found]]]:
@@ -108,14 +108,17 @@ def search(
     attention = questions.covers or (sampled and replaced)
     for some in questions.ask(attention=attention, same_limit=questions.exhausts):
         ended = {index: rivals for index, rivals in some.items() if all(one.ended for one in rivals)}
-        cut |= {index: rivals for index, rivals in some.items() if index not in ended}
+        if len(ended) < len(some):
+            cut = {index: rivals for index, rivals in some.items() if index not in ended}
+            unsummed.append((cut, questions.ask_sums(cut)))
         yield from seeing(questions.ranked(ended))
         done += len(some)
         if progress is not None:
             progress(done)
-    yield from seeing(questions.ranked(cut))
+    for cut, pending in unsummed:
+        yield from seeing(questions.ranked(cut, pending))
     for some in questions.ask(blind, attention=True, same_limit=True):
-        yield from questions.ranked(some).items()
+        yield from questions.ranked(some, questions.ask_sums(some)).items()
     yield from ((index, [Found([])]) for index, ids in enumerate(questions.sources) if not ids)
     if progress is not None:
         progress(len(texts))
@@ -253,14 +256,18 @@ class _Questions:
         ended = bool(said) and said[-1] == EOS and len(said) <= room
         return _Rival(said[:-1] if ended else said[:room], total, ended, looked)
 
-    def ranked(self, found: dict[int, list[_Rival]]) -> dict[int, list[Found]]:
-        """The best of each sentence by our scores, once the sums of those that were cut are known."""
+    def ask_sums(self, found: dict[int, list[_Rival]]) -> list[Any]:
+        """Ask for the sums of those that were cut, in their order; the engine finds them when it comes to it."""
+        if not self.sums:
+            return []
+        cut = [(self.sources[index], one.pieces) for index, rivals in found.items() for one in rivals if not one.ended]
+        return self.engine.submit_scores([ids for ids, _ in cut], [self.engine.symbols(pieces) for _, pieces in cut])
+
+    def ranked(self, found: dict[int, list[_Rival]], pending: Sequence[Any] = ()) -> dict[int, list[Found]]:
+        """The best of each sentence by our scores; `pending` has the sums of those that were cut."""
         if not self.sums:
             return {index: [self._found(one, math.nan) for one in rivals] for index, rivals in found.items()}
-        cut = [(index, one.pieces) for index, rivals in found.items() for one in rivals if not one.ended]
-        said = [self.engine.symbols(pieces) for _, pieces in cut]
-        chances = self.engine.chances([self.sources[index] for index, _ in cut], said)
-        sums = map(sum, chances)  # in the order in which they are asked for below
+        sums = (sum(one.result().log_probs) for one in pending)
         answers = {}
         for index, rivals in found.items():
             whole = [one if one.ended else one._replace(total=next(sums)) for one in rivals]

@@ -162,7 +162,7 @@ def _checked_decoding(description: Mapping[str, Any], origin: str) -> DecodingSe
     from seqloom.decoding.settings import DecodingSettings
     from seqloom.settings import validated
 
-    settings: DecodingSettings = validated(DecodingSettings, description.get("decoding", {}), origin)
+    settings: DecodingSettings = validated(DecodingSettings, description.get("decoding", {}), f"{origin}: decoding")
     return settings
 
 

@@ -1,0 +1,98 @@
+"""What `seqloom predict` does once it knows what is wanted; and command lines so plain that they need no parser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from seqloom.cli.output import Format, note, output_to, read_texts
+from seqloom.export.door import EngineName, choose
+from seqloom.training.progress import Progress
+
+
+class Question(NamedTuple):
+    """What is wanted of `seqloom predict`."""
+
+    model: Path
+    texts: tuple[str, ...]
+    input_file: Path | None
+    output: Path | None
+    format: Format
+    engine: EngineName
+    decoding: dict[str, Any]  # the settings that are to be others than the model's own
+
+
+def named_decoding(**named: Any) -> dict[str, Any]:
+    """The decoding settings that options name; some say by themselves what the method is."""
+    decoding = {name: value for name, value in named.items() if value is not None}
+    if {"temperature", "top_k", "top_p", "seed"} & decoding.keys():
+        decoding.setdefault("method", "sample")
+    if "beam_size" in decoding:
+        decoding.setdefault("method", "beam")
+    return decoding
+
+
+def answer(question: Question) -> None:
+    """Read, answer, write."""
+    lines = read_texts(question.texts, question.input_file)
+    chosen = choose(question.model, question.engine, lines, question.decoding)
+    predictor = chosen.model
+    if chosen.why and question.input_file is not None:
+        note(chosen.why)
+    with Progress("answering") as progress:
+        many = len(lines) > 100
+        report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None
+        answers = predictor.predict(lines, report, **question.decoding)
+    with output_to(question.output) as out:
+        for index, one in enumerate(answers):
+            if question.format == "json":
+                out.write(json.dumps(one.to_dict(), ensure_ascii=False) + "\n")
+            elif one.alternatives:
+                out.write("\n" if index else "")
+                for rival in (one, *one.alternatives):
+                    out.write(f"{rival.score:.4f}\t{rival.text}\n")
+            else:
+                out.write(one.text + "\n")
+        out.flush()
+
+
+# -- plain command lines ----------------------------------------------------------------------------------------------
+
+# What is plain: these options, with any value or one of these.
+_VALUES: dict[str, tuple[str, ...] | None] = {
+    "--input": None,
+    "--output": None,
+    "--format": ("text", "json"),
+    "--method": ("greedy", "beam", "sample"),
+    "--beam-size": None,
+    "--engine": ("auto", "torch", "ctranslate2"),
+}
+
+
+def plain_question(arguments: Sequence[str]) -> Question | None:
+    """What the arguments of `predict` ask for if that is beyond doubt: `MODEL [TEXT …] [--option value …]`, each option
+    once and of the commonest ones. None: ask the parser, which takes longer to load than many sentences to answer.
+    """
+    first = next((place for place, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    texts, options = arguments[:first], arguments[first:]
+    names, values = options[::2], options[1::2]
+    if not texts or not all(arguments) or len(names) != len(values) or len(set(names)) != len(names):
+        return None
+    for name, value in zip(names, values, strict=True):
+        if name not in _VALUES or value.startswith("-") or value not in (_VALUES[name] or (value,)):
+            return None
+    given = dict(zip(names, values, strict=True))
+    beam = given.get("--beam-size")
+    if beam is not None and not (beam.isascii() and beam.isdecimal() and len(beam) < 9 and beam[0] != "0"):
+        return None
+    return Question(
+        model=Path(texts[0]),
+        texts=tuple(texts[1:]),
+        input_file=Path(given["--input"]) if "--input" in given else None,
+        output=Path(given["--output"]) if "--output" in given else None,
+        format=cast(Format, given.get("--format", "text")),
+        engine=cast(EngineName, given.get("--engine", "auto")),
+        decoding=named_decoding(method=given.get("--method"), beam_size=None if beam is None else int(beam)),
+    )
