@@ -338,8 +338,8 @@ def exported_table(found: dict[str, Any]) -> str:
         f"{table(header, rows)}\n\n{found['asked']['greedy']:,} validation sentences (repeated where there are fewer), "
         f"{found['asked']['beam 5']:,} with a beam. Commands: whole programs, start-up included. `seqloom predict` "
         "reads a file of text and writes one; the other reads a file of pieces that were cut before, and writes one "
-        "of pieces. Warm: the same in a process that has answered something before, files not included. CTranslate2 has "
-        "one worker of one thread a core and batches of 64."
+        "of pieces. Warm: the same in a process that has answered something before, files not included. CTranslate2 "
+        "has one worker of one thread a core and batches of 64."
     )
 
 
