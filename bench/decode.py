@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.machine import describe_machine, num_cores
 from bench.peers import PEERS
@@ -29,11 +29,17 @@ from bench.peers.job import DecodingJob
 from bench.report import number, section, table, write_section
 from bench.sides import say, user_errors
 from bench.venvs import ROOT, NotInstalled, environment_of
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.errors import UserError
+
+if TYPE_CHECKING:
+    from seqloom.predictor import Predictor
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
 COMPUTES = ("float32", "int8")
 PEERS_OF = {"--model": ("ctranslate2", "hf", "fairseq"), "--rnn": ("joeynmt",)}
 TEST_SET = 1000  # sentences: what people have in a file
+SENTENCES_ASKED = "validation sentences to which the model finds an end (repeated where there are fewer)"
 COMPARED = 200  # greedy answers of a converted model that are held against ours
 
 
@@ -162,28 +168,38 @@ def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[s
     return decoders, missing
 
 
-def sentences_of(run: Path, most: int) -> list[str]:
-    """The validation sentences of a run, repeated until there are as many as wanted."""
+def sentences_of(run: Path, predictor: Predictor, most: int) -> list[str]:
+    """The validation sentences of a run to which its model finds an end, repeated until there are as many as wanted.
+
+    Where it finds none, each side stops at a length of its own, and the clock would tell those lengths.
+    """
     from seqloom.corpus.readers import read_pairs
     from seqloom.recipe import load_recipe
 
     texts = [pair.source for pair in read_pairs(load_recipe(run / "recipe.yaml").data.valid) if pair.source.strip()]
-    return [texts[index % len(texts)] for index in range(most)]
+    answers = predictor.task.translate(predictor.model, texts, greedy())
+    ending = [text for text, answer in zip(texts, answers, strict=True) if answer.hypotheses[0].finished]
+    if not ending:
+        raise UserError(f"{run}: its model finds no end to any answer; train it longer")
+    return [ending[index % len(ending)] for index in range(most)]
+
+
+def greedy(**more: Any) -> DecodingSettings:
+    return DecodingSettings(method="greedy", unknown="keep", **more)
 
 
 def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
     """Sentences as text, symbols and pieces, and our own greedy answers to the first of them."""
-    from seqloom.decoding.settings import DecodingSettings
     from seqloom.predictor import Predictor
 
-    predictor, texts = Predictor.load(run), sentences_of(run, most)
+    predictor = Predictor.load(run)
+    texts = sentences_of(run, predictor, most)
     path = folder / f"{run.name}.txt"
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     ids = predictor.task.source.encode_many(texts)
     pieces = folder / f"{run.name}.pieces"
     pieces.write_text("".join(" ".join(predictor.task.source.pieces(one)) + "\n" for one in ids), encoding="utf-8")
-    greedy = DecodingSettings(method="greedy", unknown="keep")
-    expected = predictor.task.translate(predictor.model, texts[: min(COMPARED, most)], greedy)
+    expected = predictor.task.translate(predictor.model, texts[: min(COMPARED, most)], greedy())
     return DecodingJob(
         model="",
         texts=str(path),
@@ -195,17 +211,17 @@ def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
         answers=str(folder / "answers.txt"),
         result=str(folder / "result.json"),
         expected=[list(one.hypotheses[0].tokens) for one in expected],
+        longest=max(predictor.decoding.limit(len(one) + 1) for one in ids),
     )
 
 
 def fixed_job(job: DecodingJob, run: Path) -> DecodingJob:
     """The same sentences for as many steps as our greedy answers take on average, and our answers of that length."""
     from bench.decoders import never_ending
-    from seqloom.decoding.settings import DecodingSettings
     from seqloom.predictor import Predictor
 
     predictor, steps = Predictor.load(run), mean_steps(job.expected)
-    settings = DecodingSettings(method="greedy", unknown="keep", **never_ending(predictor, steps))
+    settings = greedy(**never_ending(predictor, steps))
     texts = Path(job.texts).read_text(encoding="utf-8").splitlines()[: len(job.expected)]
     answers = predictor.task.translate(predictor.model, texts, settings)
     return replace(job, steps=steps, expected=[list(one.hypotheses[0].tokens) for one in answers])
@@ -313,7 +329,7 @@ def decode_table(found: dict[str, Any]) -> str:
             f"the end symbol is impossible: every sentence takes {found['fixed_length']} steps, on either side."
         )
     return (
-        f"{table(header, rows)}\n\n{found['sentences']:,} validation sentences (repeated where there are fewer), "
+        f"{table(header, rows)}\n\n{found['sentences']:,} {SENTENCES_ASKED}, "
         "medians over the rounds. CTranslate2 gets and gives symbols, with one worker of one thread a core and batches "
         "of 64; Hugging Face and fairseq run the same weights, converted, on symbols; seqloom reads and writes text."
         f"{fixed}"
@@ -335,7 +351,7 @@ def exported_table(found: dict[str, Any]) -> str:
     header = ["search", "weights", "timed", "seqloom, sentences/s of each round (median)"]
     header += ["CTranslate2 directly, sentences/s of each round (median)", "ratio of medians"]
     return (
-        f"{table(header, rows)}\n\n{found['asked']['greedy']:,} validation sentences (repeated where there are fewer), "
+        f"{table(header, rows)}\n\n{found['asked']['greedy']:,} {SENTENCES_ASKED}, "
         f"{found['asked']['beam 5']:,} with a beam. Commands: whole programs, start-up included. `seqloom predict` "
         "reads a file of text and writes one; the other reads a file of pieces that were cut before, and writes one "
         "of pieces. Warm: the same in a process that has answered something before, files not included. CTranslate2 "

@@ -85,7 +85,9 @@ def _direct(job: DecodingJob) -> tuple[Callable[[list[list[str]]], list[list[str
     pieces = [line.split(" ") for line in Path(job.pieces).read_text(encoding="utf-8").splitlines()]
 
     def translate(sentences: list[list[str]]) -> list[list[str]]:
-        found = translator.translate_batch(sentences, beam_size=job.beam, max_batch_size=BATCH)
+        found = translator.translate_batch(
+            sentences, beam_size=job.beam, max_batch_size=BATCH, max_decoding_length=job.longest
+        )
         return [one.hypotheses[0] for one in found]
 
     return translate, pieces

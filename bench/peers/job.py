@@ -24,6 +24,7 @@ class DecodingJob:
     answers: str  # a file that whoever is timed as a whole writes its answers to
     result: str
     expected: list[list[int]]  # seqloom's own greedy answers to the first sentences
+    longest: int  # the most symbols that seqloom's answer to any of the sentences may have
     steps: int = 0  # no answer may end before: each takes so many steps; 0: answers end by themselves
 
 

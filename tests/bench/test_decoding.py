@@ -87,7 +87,9 @@ def test_a_shorter_job_has_the_first_sentences_of_the_whole_one(tmp_path: Path) 
         (tmp_path / name).write_text("".join(f"{name} {n}\n" for n in range(7)), encoding="utf-8")
     ids = [[n] for n in range(7)]
     paths = {name: str(tmp_path / name) for name in ("texts", "pieces")}
-    job = DecodingJob(model="", ids=ids, beam=1, workers=1, compute="", answers="", result="", expected=[], **paths)
+    job = DecodingJob(
+        model="", ids=ids, beam=1, workers=1, compute="", answers="", result="", expected=[], longest=9, **paths
+    )
     assert shortened(job, 7, tmp_path) is job
     short = shortened(job, 3, tmp_path)
     assert short.ids == [[0], [1], [2]]

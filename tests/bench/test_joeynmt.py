@@ -140,6 +140,7 @@ def test_joeynmt_gives_our_greedy_answers(settings: dict[str, Any], steps: int, 
         compute="float32",
         result=str(tmp_path / "result.json"),
         expected=greedy_answers(model, **limits),
+        longest=max(room),
         steps=steps,
     )
     for beam in (1, 5):
