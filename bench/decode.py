@@ -259,7 +259,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     asked = {name: num_sentences(options, beam) for name, beam in SEARCHES.items()}
     for turn in range(options.rounds):
         for name, beam in SEARCHES.items():
-            for decoder, job in jobs:
+            for decoder, job in jobs[:: -1 if turn % 2 else 1]:  # whoever comes first does not always come first
                 if decoder.title in missing:
                     continue
                 try:
