@@ -51,7 +51,7 @@ class DecodingSettings(Settings):
 
     def overridden(self, values: Mapping[str, Any]) -> DecodingSettings:
         """These settings with some changed; a beam is at least as wide as the number of answers asked for."""
-        merged = {**self.model_dump(), **values}
-        if merged["n_best"] > merged["beam_size"] and merged["method"] == "beam":
-            merged["beam_size"] = merged["n_best"]
-        return validated(DecodingSettings, merged, "decoding")
+        settings: DecodingSettings = validated(DecodingSettings, {**self.model_dump(), **values}, "decoding")
+        if settings.method == "beam" and settings.n_best > settings.beam_size:
+            return settings.model_copy(update={"beam_size": settings.n_best})
+        return settings
