@@ -21,7 +21,7 @@ from seqloom.corpus.readers import read_pairs
 from seqloom.evaluation.report import by_length
 from seqloom.experiment import train
 from seqloom.inspection.lengths import draw_lengths
-from seqloom.predictor import Predictor
+from seqloom.model import Model
 from seqloom.recipe import load_recipe, shipped_recipes
 from seqloom.training.journal import read_journal
 
@@ -34,34 +34,33 @@ def measure(name: str, runs: Path, quick: bool) -> tuple[dict[str, Any], Any]:
     if not (run / "model" / "config.json").is_file():
         overrides = ["training.steps=60", "training.validate_every=60"] if quick else []
         train(name, run, overrides=overrides, resume=(run / "recipe.yaml").is_file())
-    model, data = Predictor.load(run), load_recipe(name).data
+    model, data = Model.load(run), load_recipe(name).data
     test = list(read_pairs(data.test["test"]))
     long = list(read_pairs(data.test["long"]))
     if quick:
         test, long = test[:100], long[:30]
-    on_test, answers = model.evaluate(test)
-    on_long, long_answers = model.evaluate(long)
+    on_test, on_long = model.evaluate(test), model.evaluate(long)
     pairs = test + long
-    buckets = by_length([p.source for p in pairs], answers + long_answers, [p.target for p in pairs])
-    entropy, left = looking_habits(model, test) if model.model.attends else (None, None)
+    buckets = by_length([p.source for p in pairs], on_test.answers + on_long.answers, [p.target for p in pairs])
+    entropy, left = attention_habits(model, test) if model.network.attends else (None, None)
     seconds = [e["seconds"] for e in read_journal(run / "journal.jsonl") if e["event"] == "validation"][-1]
     found = {
-        "test_bleu": round(on_test.scores["bleu"], 2),
-        "test_exact": round(on_test.scores["exact_match"], 1),
-        "long_bleu": round(on_long.scores["bleu"], 2),
-        "aer": round(on_test.scores["aer"], 3) if "aer" in on_test.scores else None,
+        "test_bleu": round(on_test.figures["bleu"], 2),
+        "test_exact": round(on_test.figures["exact_match"], 1),
+        "long_bleu": round(on_long.figures["bleu"], 2),
+        "aer": round(on_test.figures["aer"], 3) if "aer" in on_test.figures else None,
         "entropy": entropy,
         "one_left": left,
         "seconds": round(seconds, 1),
-        "parameters": sum(weight.numel() for weight in model.model.parameters()),
+        **model.task.amounts(model.network),
     }
     return found, buckets
 
 
-def looking_habits(model: Predictor, pairs: list[Pair]) -> tuple[float, float]:
+def attention_habits(model: Model, pairs: list[Pair]) -> tuple[float, float]:
     """Mean entropy (in nats) of the attention of a target word, and the share that look one word left of the gold."""
     entropies, one_left, linked = [], 0, 0
-    for weights, pair in zip(model.task.alignment_weights(model.model, pairs), pairs, strict=True):
+    for weights, pair in zip(model.task.alignment_weights(model.network, pairs), pairs, strict=True):
         entropies.extend(-(weights * np.log(weights + 1e-9)).sum(1))
         for target, row in enumerate(weights):
             gold = [source for source, linked_to in pair.alignment or () if linked_to == target]

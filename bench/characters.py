@@ -183,8 +183,8 @@ def title_of(name: str, one: Mapping[str, Any], threads: int) -> str:
     for count in one["processes"]:
         each = threads // count
         ways.append(f"{count} process{'es' if count > 1 else ''} of {each} thread{'s' if each > 1 else ''}")
-    told = {"nanogpt": "", "seqloom": " (the recipe's own choice)", "other": ""}[name]
-    return f"{NANOGPT.title if name == 'nanogpt' else OURS.title}, {' or '.join(ways)}{told}"
+    chosen = " (the recipe's own choice)" if name == "seqloom" else ""
+    return f"{NANOGPT.title if name == 'nanogpt' else OURS.title}, {' or '.join(ways)}{chosen}"
 
 
 def characters_table(found: Mapping[str, Any]) -> str:

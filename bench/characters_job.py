@@ -1,4 +1,4 @@
-"""One training of the character model, as both sides of bench.characters are told of it. Needs the standard library."""
+"""One training of the character model, as both sides of bench.characters read it. Needs the standard library."""
 
 from __future__ import annotations
 

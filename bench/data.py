@@ -83,7 +83,7 @@ def padding_share(file: BatchFile, indices: Sequence[int]) -> float:
 def write_batches(path: Path, work: Any, num_batches: int) -> None:
     """The first batches that seqloom itself would train on, and those it validates on.
 
-    `work` is a `seqloom.tasks.translate.TranslationWork`: its sampler says which sentences make a batch.
+    `work` is a `seqloom.tasks.supervised.ExampleWork`: its sampler says which sentences make a batch.
     """
     from seqloom.batches.samplers import Position
 
@@ -92,11 +92,11 @@ def write_batches(path: Path, work: Any, num_batches: int) -> None:
     np.savez(path, **arrays)
 
 
-def _arrays(part: str, pairs: Any, batches: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+def _arrays(part: str, examples: Any, batches: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     order = [int(index) for batch in batches for index in batch]
     arrays = {f"{part}_batches": np.cumsum([0, *map(len, batches)])}
     for side in SIDES:
-        rows = [np.asarray(getattr(pairs, side)[index], np.int32) for index in order]
+        rows = [np.asarray(examples.rows[side]["ids"][index], np.int32) for index in order]
         arrays[f"{part}_{side}_ids"] = np.concatenate(rows)
         arrays[f"{part}_{side}_offsets"] = np.cumsum([0, *map(len, rows)])
     return arrays

@@ -31,9 +31,10 @@ from bench.sides import say, user_errors
 from bench.venvs import ROOT, NotInstalled, environment_of
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
+from seqloom.model import Model
 
 if TYPE_CHECKING:
-    from seqloom.predictor import Predictor
+    from seqloom.decoding.steps import Hypothesis
 
 SEARCHES = {"greedy": 1, "beam 5": 5}
 COMPUTES = ("float32", "int8")
@@ -72,9 +73,9 @@ def run_decoder(decoder: Decoder, job: DecodingJob, folder: Path) -> dict[str, A
         job_file.write_text(json.dumps(asdict(job)), encoding="utf-8")
         command = [str(decoder.python), "-m", *decoder.module, str(job_file)]
     log = folder / "log.txt"
-    with log.open("wb") as said:
+    with log.open("wb") as out:
         began = time.perf_counter()
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
         whole = time.perf_counter() - began
     if done.returncode:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
@@ -88,15 +89,15 @@ def run_decoder(decoder: Decoder, job: DecodingJob, folder: Path) -> dict[str, A
     return {"whole": whole, "search": found["seconds"], "agreement": found["agreement"]}
 
 
-def exported_decoders(model: Path, folder: Path, directly: bool) -> list[Decoder]:
+def exported_decoders(run: Path, folder: Path, directly: bool) -> list[Decoder]:
     """What runs on CTranslate2: ours, and itself. The exports are made here, without verification."""
     from seqloom.export.ctranslate2 import export
 
-    decoders = []
+    decoders, model = [], Model.load(run)
     for compute in COMPUTES:
         place, _ = export(model, folder / compute, compute=compute, verify=False)  # type: ignore[arg-type]
         names = (predict_title(compute), engine_title(compute), direct_title(compute), command_title(compute))
-        modules = (None, *(("bench.decoders", name) for name in ("exported", "ctranslate2", "ctranslate2-command")))
+        modules = (None, *(("bench.decoders", name) for name in ("seqloom", "ctranslate2", "ctranslate2-command")))
         decoders += [
             Decoder(title, place, module, compute=compute, whole=title in (names[0], names[3]))
             for title, module in list(zip(names, modules, strict=True))[: 4 if directly else 2]
@@ -127,8 +128,8 @@ def transformer_decoders(run: Path, peers: Sequence[str], folder: Path) -> tuple
     model = find_model(run)
     decoders = [
         Decoder("`seqloom predict` RUN", run, whole=True),
-        Decoder("seqloom, torch engine", model, ("bench.decoders", "torch")),
-        *exported_decoders(model, folder, "ctranslate2" in peers),
+        Decoder("seqloom, torch engine", model, ("bench.decoders", "seqloom")),
+        *exported_decoders(run, folder, "ctranslate2" in peers),
     ]
     missing = {}
     for name in peers:
@@ -150,8 +151,8 @@ def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[s
     model, title = find_model(run), "seqloom RNN, torch engine"
     decoders = [
         Decoder("`seqloom predict` RNN RUN", run, whole=True),
-        Decoder(title, model, ("bench.decoders", "torch")),
-        Decoder(f"{title} int8", model, ("bench.decoders", "torch"), compute="int8"),
+        Decoder(title, model, ("bench.decoders", "seqloom")),
+        Decoder(f"{title} int8", model, ("bench.decoders", "seqloom"), compute="int8"),
     ]
     missing = {}
     for name in peers:
@@ -168,38 +169,36 @@ def rnn_decoders(run: Path, peers: Sequence[str]) -> tuple[list[Decoder], dict[s
     return decoders, missing
 
 
-def sentences_of(run: Path, predictor: Predictor, most: int) -> list[str]:
+def sentences_of(model: Model, most: int) -> list[str]:
     """The validation sentences of a run to which its model finds an end, repeated until there are as many as wanted.
 
-    Where it finds none, each side stops at a length of its own, and the clock would tell those lengths.
+    Where it finds none, each side stops at a length of its own, and the clock would measure those lengths.
     """
     from seqloom.corpus.readers import read_pairs
-    from seqloom.recipe import load_recipe
 
-    texts = [pair.source for pair in read_pairs(load_recipe(run / "recipe.yaml").data.valid) if pair.source.strip()]
-    answers = predictor.task.translate(predictor.model, texts, greedy())
-    ending = [text for text, answer in zip(texts, answers, strict=True) if answer.hypotheses[0].finished]
+    (valid,) = model.corpora(default="valid").values()
+    texts = [pair.source for pair in read_pairs(valid) if pair.source.strip()]
+    ending = [text for text, answer in zip(texts, greedy(model, texts), strict=True) if answer.finished]
     if not ending:
-        raise UserError(f"{run}: its model finds no end to any answer; train it longer")
+        raise UserError(f"{model.name}: this model finds no end to any answer; train it longer")
     return [ending[index % len(ending)] for index in range(most)]
 
 
-def greedy(**more: Any) -> DecodingSettings:
-    return DecodingSettings(method="greedy", unknown="keep", **more)
+def greedy(model: Model, texts: Sequence[str], **more: Any) -> list[Hypothesis]:
+    """Our own answers, as symbols."""
+    settings = DecodingSettings(method="greedy", unknown="keep", **more)
+    found = dict(model.task.translate(model.network, texts, settings))
+    return [found[index].hypotheses[0] for index in range(len(texts))]
 
 
-def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
+def prepared_job(model: Model, most: int, folder: Path) -> DecodingJob:
     """Sentences as text, symbols and pieces, and our own greedy answers to the first of them."""
-    from seqloom.predictor import Predictor
-
-    predictor = Predictor.load(run)
-    texts = sentences_of(run, predictor, most)
-    path = folder / f"{run.name}.txt"
+    texts, tokenizer = sentences_of(model, most), model.task.source.tokenizer
+    path = folder / f"{model.name}.txt"
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    ids = predictor.task.source.encode_many(texts)
-    pieces = folder / f"{run.name}.pieces"
-    pieces.write_text("".join(" ".join(predictor.task.source.pieces(one)) + "\n" for one in ids), encoding="utf-8")
-    expected = predictor.task.translate(predictor.model, texts[: min(COMPARED, most)], greedy())
+    ids = tokenizer.encode_many(texts)
+    pieces = folder / f"{model.name}.pieces"
+    pieces.write_text("".join(" ".join(tokenizer.pieces(one)) + "\n" for one in ids), encoding="utf-8")
     return DecodingJob(
         model="",
         texts=str(path),
@@ -210,21 +209,22 @@ def prepared_job(run: Path, most: int, folder: Path) -> DecodingJob:
         compute="float32",
         answers=str(folder / "answers.txt"),
         result=str(folder / "result.json"),
-        expected=[list(one.hypotheses[0].tokens) for one in expected],
-        longest=max(predictor.decoding.limit(len(one) + 1) for one in ids),
+        expected=[list(answer.tokens) for answer in greedy(model, texts[: min(COMPARED, most)])],
+        longest=max(model.options.limit(len(one) + 1) for one in ids),
     )
 
 
-def fixed_job(job: DecodingJob, run: Path) -> DecodingJob:
-    """The same sentences for as many steps as our greedy answers take on average, and our answers of that length."""
-    from bench.decoders import never_ending
-    from seqloom.predictor import Predictor
+def fixed_job(job: DecodingJob, model: Model) -> DecodingJob:
+    """The same sentences for as many steps as our greedy answers take on average, and our answers of that length.
 
-    predictor, steps = Predictor.load(run), mean_steps(job.expected)
-    settings = greedy(**never_ending(predictor, steps))
+    The model cannot end an answer any more afterwards.
+    """
+    from bench.decoders import never_ending
+
+    steps = mean_steps(job.expected)
     texts = Path(job.texts).read_text(encoding="utf-8").splitlines()[: len(job.expected)]
-    answers = predictor.task.translate(predictor.model, texts, settings)
-    return replace(job, steps=steps, expected=[list(one.hypotheses[0].tokens) for one in answers])
+    answers = greedy(model, texts, **never_ending(model, steps))
+    return replace(job, steps=steps, expected=[list(answer.tokens) for answer in answers])
 
 
 def mean_steps(answers: Sequence[Sequence[int]]) -> int:
@@ -234,8 +234,6 @@ def mean_steps(answers: Sequence[Sequence[int]]) -> int:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All rounds of all decoders and searches."""
-    from seqloom.folders import find_model
-
     runs = [(options.model, True)] if options.model else []
     runs += [(options.rnn, False)] if options.rnn else []
     jobs: list[tuple[Decoder, DecodingJob]] = []
@@ -243,14 +241,15 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     steps = None
     for run, is_transformer in runs:
         say(f"preparing {run}")
-        job = prepared_job(run, options.sentences, folder)
+        model = Model.load(run)
+        job = prepared_job(model, options.sentences, folder)
         peers = [name for name in options.peers if name in PEERS_OF["--model" if is_transformer else "--rnn"]]
         if options.exported:
-            decoders, absent = exported_decoders(find_model(run), folder, directly=True), {}
+            decoders, absent = exported_decoders(run, folder, directly=True), {}
         else:
             decoders, absent = transformer_decoders(run, peers, folder) if is_transformer else rnn_decoders(run, peers)
         missing |= absent
-        fixed = fixed_job(job, run) if any(one.fixed for one in decoders) else job
+        fixed = fixed_job(job, model) if any(one.fixed for one in decoders) else job
         steps = fixed.steps or steps
         jobs += [
             (one, replace(fixed if one.fixed else job, model=str(one.model), compute=one.compute)) for one in decoders

@@ -12,53 +12,45 @@ from bench.peers.job import BATCH, DecodingJob, read_job, write_result
 from bench.spec import EOS_ID, NEVER
 
 if TYPE_CHECKING:
-    from seqloom.predictor import Predictor
+    from seqloom.model import Model
 
 
-def torch_engine(job: DecodingJob) -> None:
-    """seqloom on torch, from text to text."""
-    from seqloom.predictor import Predictor
+def seqloom(job: DecodingJob) -> None:
+    """seqloom from text to text, on torch or on CTranslate2, as the folder is."""
+    from seqloom.model import Model
 
-    _timed(job, Predictor.load(job.model), precision=job.compute)
+    _timed(job, Model.load(job.model))
 
 
 def fixed_length(job: DecodingJob) -> None:
     """seqloom on torch, from text to text, where every answer takes `job.steps` steps."""
-    from seqloom.predictor import Predictor
+    from seqloom.model import Model
 
-    predictor = Predictor.load(job.model)
-    answers = _timed(job, predictor, precision=job.compute, **never_ending(predictor, job.steps))
+    model = Model.load(job.model)
+    answers = _timed(job, model, **never_ending(model, job.steps))
     early = sum(answer.finished for answer in answers)
     if early:
         raise SystemExit(f"{early:,} of {len(answers):,} answers ended before step {job.steps}")
 
 
-def never_ending(predictor: Predictor, steps: int) -> dict[str, Any]:
+def never_ending(model: Model, steps: int) -> dict[str, Any]:
     """Make the end impossible for the model, and give the settings with which it still comes, in the last step."""
     import torch
 
     with torch.no_grad():
-        predictor.model.output.bias[EOS_ID] = NEVER
+        model.network.output.bias[EOS_ID] = NEVER
     return {"max_length": steps, "max_ratio": float(steps)}
 
 
-def exported(job: DecodingJob) -> None:
-    """seqloom on CTranslate2, from text to text."""
-    from seqloom.export.translator import ExportedTranslator
-
-    _timed(job, ExportedTranslator.load(job.model))
-
-
-def _timed(job: DecodingJob, predictor: object, **more: Any) -> list[Any]:
+def _timed(job: DecodingJob, model: Model, **more: Any) -> list[Any]:
     texts = Path(job.texts).read_text(encoding="utf-8").splitlines()
     how = {"method": "greedy"} if job.beam == 1 else {"method": "beam", "beam_size": job.beam}
-    settings: dict[str, Any] = {**how, **more}
-    predict = predictor.predict  # type: ignore[attr-defined]
-    predict(texts[:BATCH], **settings)
+    options: dict[str, Any] = {**how, "precision": job.compute, **more}
+    model.predict(texts[:BATCH], **options)
     began = time.perf_counter()
-    answers = predict(texts, **settings)
+    answers = model.predict(texts, **options)
     write_result(job, time.perf_counter() - began)
-    return list(answers)
+    return answers
 
 
 def ctranslate2(job: DecodingJob) -> None:
@@ -94,9 +86,8 @@ def _direct(job: DecodingJob) -> tuple[Callable[[list[list[str]]], list[list[str
 
 
 DECODERS = {
-    "torch": torch_engine,
+    "seqloom": seqloom,
     "fixed": fixed_length,
-    "exported": exported,
     "ctranslate2": ctranslate2,
     "ctranslate2-command": ctranslate2_command,
 }

@@ -247,8 +247,8 @@ def differences(found: Mapping[str, Any]) -> list[str]:
         for what in ("vocabulary", "kept_words"):
             seen = {name: one[what] for name, one in result["sides"].items()}
             if len({tuple(values) for values in seen.values()}) > 1:
-                told = ", ".join(f"{name} {' '.join(map(str, values))}" for name, values in seen.items())
-                notes.append(f"Not the same {what.replace('_', ' ')} in {model}: {told}.")
+                counts = ", ".join(f"{name} {' '.join(map(str, values))}" for name, values in seen.items())
+                notes.append(f"Not the same {what.replace('_', ' ')} in {model}: {counts}.")
     return notes
 
 

@@ -32,10 +32,9 @@ from seqloom.errors import RunError
 from seqloom.experiment import train
 from seqloom.files import write_atomically
 from seqloom.inspection.gradients import Gradients, draw_gradients, factor_a_step
-from seqloom.language import LanguageModel
+from seqloom.model import Model
 from seqloom.recipe import load_recipe
-from seqloom.tasks.gradients import asked_of_corpus, measure_gradients
-from seqloom.tasks.model_language import Language, LanguageWork
+from seqloom.tasks import find_task
 from seqloom.training.journal import read_journal
 from seqloom.training.loop import Validation, fit
 
@@ -63,22 +62,16 @@ def measured(name: str, runs: Path, quick: bool) -> tuple[dict[str, Any], Gradie
     if not (run / "model" / "config.json").is_file():
         overrides = ["training.steps=40", "training.validate_every=20"] if quick else []
         train(f"gradients/{name}", run, overrides=overrides, resume=(run / "recipe.yaml").is_file())
-    recipe, model = load_recipe(run / "recipe.yaml"), LanguageModel.load(run)
-    torch.manual_seed(recipe.seed)
-    fresh = model.task.build(recipe.model)
-    count = 32 if quick else 256
-    start = PlainTextSettings(text=AT_THE_START, limit=500)
-    asked = asked_of_corpus(model.task, start, "sentences", True, count)
-    before = measure_gradients(fresh, asked, steps=60, name=name, sample=f"{len(asked)} lines of {AT_THE_START}")
-    asked = asked_of_corpus(model.task, recipe.data.valid, "sentences", True, count)
-    after = measure_gradients(
-        model.model, asked, steps=60, name=name, sample=f"{len(asked)} lines such as were learned"
-    )
+    model = Model.load(run)
+    recipe: Any = model.recipe()
+    how: dict[str, Any] = {"steps": 60, "count": 32 if quick else 256, "name": name}
+    before = model.task.gradients(model.fresh(), None, PlainTextSettings(text=AT_THE_START, limit=500), **how)
+    after = model.task.gradients(model.network, None, recipe.data.valid, **how)
     events = list(read_journal(run / "journal.jsonl"))
     norms = [event["gradient_norm"] for event in events if event["event"] == "train"]
     report = model.evaluate(recipe.data.valid, "valid")
     found = {
-        "accuracy": round(report.metrics()["accuracy"], 1),
+        "accuracy": round(report.figures["accuracy"], 1),
         "text": recipe.data.train.text,
         "clip_norm": recipe.training.clip_norm,
         "largest_gradient": max(norms, default=None),
@@ -124,13 +117,17 @@ class Learned(Exception):
     """The lag is learned; there is no need to go on."""
 
 
-class UntilLearned(LanguageWork):
-    """Training that ends as soon as the key is recalled."""
+class UntilLearned:
+    """A task's work, which ends as soon as the key is recalled."""
 
-    best = 0.0
+    def __init__(self, work: Any) -> None:
+        self.work, self.best = work, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.work, name)
 
     def validate(self, model: Any, *, final: bool = False) -> Validation:
-        found = super().validate(model, final=final)
+        found: Validation = self.work.validate(model, final=final)
         self.best = max(self.best, found.metrics["accuracy"])
         if found.metrics["accuracy"] >= LEARNED:
             raise Learned
@@ -145,8 +142,8 @@ class Kind(NamedTuple):
     started: bool = False
 
     def __str__(self) -> str:
-        told = ", lines of all lags up to it" if self.mixed else ""
-        return self.cell + told + (", gates started for it" if self.started else "")
+        mixed = ", lines of all lags up to it" if self.mixed else ""
+        return self.cell + mixed + (", gates started for it" if self.started else "")
 
     def text(self, lag: int) -> str:
         return f"recall:1-{lag}" if self.mixed else f"recall:{lag}"
@@ -166,11 +163,10 @@ def tried(kind: Kind, lag: int, rate: float, updates: int) -> dict[str, Any]:
             f"training.steps={updates}",
         ],
     )
-    task = Language.learn(recipe.data.train, recipe.text)
-    work = UntilLearned(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
-    torch.manual_seed(recipe.seed)
     torch.set_num_threads(1)
-    model, began = task.build(recipe.model), time.perf_counter()
+    task: Any = find_task(recipe.task).learn(recipe, lambda text: None)
+    plain, model = task.prepare(recipe)
+    work, began = UntilLearned(plain), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         try:
             fit(model, work, recipe.training, Path(folder), seed=recipe.seed)

@@ -31,8 +31,8 @@ def all_cores() -> int:
 def num_cores() -> int:
     """Cores this process may use; OMP_NUM_THREADS lowers it, as it does for torch."""
     cores = all_cores()
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(told)) if told.isdigit() and int(told) else cores
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
 
 
 def describe_machine() -> str:

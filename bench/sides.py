@@ -1,4 +1,4 @@
-"""What every comparison does with its sides: run each in a process of its own, say what happens, fail in a sentence."""
+"""What every comparison does with its sides: run each in a process of its own, report progress, fail in a sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.venvs import ROOT, NotInstalled
 
 
 def run_side(python: Path, peer: Peer, job: Any, folder: Path, threads: int | None = None) -> dict[str, Any]:
-    """One training in a process of its own; where it fails, the last line it said is the reason.
+    """One training in a process of its own; where it fails, the last line it printed is the reason.
 
     `job` is a dataclass whose `result` names the file that the peer must write. `threads` are those of its products.
     """
@@ -28,9 +28,9 @@ def run_side(python: Path, peer: Peer, job: Any, folder: Path, threads: int | No
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
-    with log.open("wb") as said:
+    with log.open("wb") as out:
         command = [str(python), "-m", peer.module, str(job_file)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
     if done.returncode or not Path(job.result).is_file():
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         raise NotInstalled(f"failed: {lines[-1] if lines else f'exit code {done.returncode}'}")

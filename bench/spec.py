@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
-NEVER = -1e4  # the bias of symbols that are not to be said
+NEVER = -1e4  # the bias of symbols that must never come
 
 
 @dataclass(frozen=True)

@@ -79,13 +79,11 @@ def spec_of(recipe: Any, symbols: int) -> TransformerSpec | RNNSpec:
 
 def prepare(recipe: Any, path: Path, num_batches: int) -> int:
     """Tokenise once and write the batches down; gives back how many symbols there are."""
-    from seqloom.tasks import TASKS
+    from seqloom.tasks import find_task
 
-    task_kind, work_kind = TASKS[recipe.task]
-    task = task_kind.learn(recipe.data.train, recipe.text)
-    work = work_kind(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
-    write_batches(path, work, num_batches)
-    return len(task.target)
+    task: Any = find_task(recipe.task).learn(recipe, say)
+    write_batches(path, task.work(recipe), num_batches)
+    return len(task.target.tokenizer)
 
 
 def rates_of(recipe: Any, steps: int) -> list[float]:
@@ -293,8 +291,9 @@ def train_table(found: dict[str, Any]) -> str:
         narrow = statistics.median(one["best"] for one in found["machine_gflops_bfloat16"])
         limit = found["limit_tokens_per_second"] * narrow / statistics.median(rates)
         notes.append(
-            f"seqloom, where nothing else is said, multiplies bfloat16 numbers. Such products run at {narrow:.0f} "
-            f"GFLOP/s here, which would allow {limit:,.0f} tokens/s: it trains at {ours['median'] / limit:.0%} of that."
+            "seqloom, unless its row names another precision, multiplies bfloat16 numbers. Such products run at "
+            f"{narrow:.0f} GFLOP/s here, which would allow {limit:,.0f} tokens/s: it trains at "
+            f"{ours['median'] / limit:.0%} of that."
         )
     if several:
         notes.append(f"seqloom trained in {several[-1]} processes of one machine; the others are one process.")

@@ -1,4 +1,4 @@
-"""One training of word vectors, as both sides of bench.embeddings are told of it. Needs the standard library only."""
+"""One training of word vectors, as both sides of bench.embeddings read it. Needs the standard library only."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _pip(python: Path, arguments: Sequence[str]) -> str:
     environment = {**os.environ, "PIP_CONSTRAINT": str(CONSTRAINTS)}  # also where a package is built
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in said if line.startswith("ERROR")]
-        raise NotInstalled((errors or said or ["pip failed without a word"])[-1])
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR")]
+        raise NotInstalled((errors or lines or ["pip failed and printed nothing"])[-1])
     return done.stdout

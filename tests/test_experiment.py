@@ -19,7 +19,9 @@ import yaml
 from conftest import tiny_recipe
 from seqloom.errors import RunError, UserError
 from seqloom.experiment import train
-from seqloom.tasks.translate import Translation, TranslationWork
+from seqloom.folders import FORMAT
+from seqloom.tasks.supervised import ExampleWork
+from seqloom.tasks.translate import Translation
 from seqloom.training.checkpoints import average_weights, checkpoints_in, load_tensors
 from seqloom.training.journal import read_journal
 
@@ -34,16 +36,16 @@ class Crash(Exception):
 
 def crash_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     """The loss of the given call dies, as a machine might."""
-    original, count = TranslationWork.loss, 0
+    original, count = ExampleWork.loss, 0
 
-    def loss(self: TranslationWork, *arguments: Any) -> Any:
+    def loss(self: ExampleWork, *arguments: Any) -> Any:
         nonlocal count
         count += 1
         if count == calls:
             raise Crash
         return original(self, *arguments)
 
-    monkeypatch.setattr(TranslationWork, "loss", loss)
+    monkeypatch.setattr(ExampleWork, "loss", loss)
 
 
 def test_run_folder_has_everything(tiny_run: Path) -> None:
@@ -179,9 +181,9 @@ def test_an_interrupt_does_not_change_the_average(
     """The checkpoint an interrupt adds at an odd step must not enter the mean of the last ones."""
     from seqloom.errors import Stopped
 
-    original, count = TranslationWork.loss, 0
+    original, count = ExampleWork.loss, 0
 
-    def loss(self: TranslationWork, *arguments: Any) -> Any:
+    def loss(self: ExampleWork, *arguments: Any) -> Any:
         nonlocal count
         count += 1
         if count == 42:  # step 21 of 24
@@ -189,7 +191,7 @@ def test_an_interrupt_does_not_change_the_average(
         return original(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TranslationWork, "loss", loss)
+        patch.setattr(ExampleWork, "loss", loss)
         with pytest.raises(Stopped):
             train(tiny_recipe(), tmp_path / "run")
     train(tmp_path / "run", resume=True)
@@ -199,15 +201,15 @@ def test_an_interrupt_does_not_change_the_average(
 def test_numbers_that_explode_are_reported_and_the_checkpoint_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, count = TranslationWork.loss, 0
+    original, count = ExampleWork.loss, 0
 
-    def loss(self: TranslationWork, *arguments: Any) -> Any:
+    def loss(self: ExampleWork, *arguments: Any) -> Any:
         nonlocal count
         count += 1
         found = original(self, *arguments)
         return found._replace(loss=found.loss * float("nan")) if count >= 21 else found  # 2 a step: step 11
 
-    monkeypatch.setattr(TranslationWork, "loss", loss)
+    monkeypatch.setattr(ExampleWork, "loss", loss)
     with pytest.raises(RunError, match=r"step 11: .*the last good checkpoint is step 6 .*learning_rate"):
         train(tiny_recipe(validate_every=100), tmp_path / "run")
     assert [c.step for c in checkpoints_in(tmp_path / "run")] == [6]
@@ -242,21 +244,8 @@ def test_early_stopping_and_best_weights(tmp_path: Path) -> None:
     assert validations[-1]["step"] < 200
     losses = [e["loss"] for e in validations]
     assert losses.index(min(losses)) == len(losses) - 4
-    work = TranslationWork(model.task, *_corpora(), _settings(recipe), 1)
-    assert work.validate(model.model).metrics["loss"] == pytest.approx(min(losses), abs=1e-5)
-
-
-def _corpora() -> tuple[Any, Any]:
-    from seqloom.recipe import recipe_from
-
-    data = recipe_from(tiny_recipe()).data
-    return data.train, data.valid
-
-
-def _settings(recipe: dict[str, Any]) -> Any:
-    from seqloom.recipe import recipe_from
-
-    return recipe_from(recipe).training
+    work = model.task.work(model.recipe())
+    assert work.validate(model.network).metrics["loss"] == pytest.approx(min(losses), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +275,7 @@ def test_every_way_to_train_runs_and_resumes(
 def test_config_json_is_plain(tiny_run: Path) -> None:
     config = json.loads((tiny_run / "model" / "config.json").read_text())
     assert config["model"]["cell"] == "gru"
-    assert config["format"] == 1
+    assert config["format"] == FORMAT
 
 
 def test_the_mean_of_checkpoints_is_judged_as_the_model_will_search(

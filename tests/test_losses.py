@@ -396,7 +396,7 @@ def test_the_estimated_sum_over_all_symbols_is_right_on_average() -> None:
         said = torch.multinomial(entropy.shares, 4, replacement=True)
         gold, others = said[0], said[1:]
         symbols = torch.unique(torch.cat([said, entropy.draw()]))
-        weights = torch.exp(-entropy.log_chances(symbols, len(others))).float()
+        weights = torch.exp(-entropy.log_probabilities(symbols, len(others))).float()
         weights[symbols == gold] = 1.0
         sums.append((weights * (features @ weight[symbols].T).exp()).sum().item())
     spread = torch.tensor(sums).std().item() / math.sqrt(len(sums))

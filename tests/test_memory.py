@@ -15,13 +15,11 @@ import sys
 from pathlib import Path
 import numpy as np
 from seqloom.batches.samplers import BucketSampler
-from seqloom.batches.shards import TokenSequences
-from seqloom.corpus.readers import CorpusSettings
-from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
-from seqloom.tasks.translate import EncodedPairs, Translation, TranslationWork
-from seqloom.text.settings import TextSettings
+from seqloom.batches.shards import Sequences
+from seqloom.recipe import load_recipe
+from seqloom.tasks.supervised import Examples
+from seqloom.tasks.translate import Translation
 from seqloom.training.loop import fit
-from seqloom.training.settings import TrainingSettings
 
 folder, work_folder = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -31,19 +29,26 @@ def status(name):
     return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
 
 
-corpus = CorpusSettings(grammar="en-es", split="train", size=300)
-task = Translation.learn(corpus, TextSettings(tokenizer="word", vocabulary_size=None, joint=False))
-s = TrainingSettings(steps=120, batch_tokens=256, validate_every=1000, validation_sentences=0)
-work = TranslationWork(task, corpus, CorpusSettings(grammar="en-es", split="valid", size=20), s, 1)
-model = task.build(RecurrentTranslatorSettings(embedding_size=8, hidden_size=8))
-fit(model, work, s, work_folder / "small")
+recipe = load_recipe({
+    "data": {
+        "train": {"grammar": "en-es", "split": "train", "size": 300},
+        "valid": {"grammar": "en-es", "split": "valid", "size": 20},
+    },
+    "text": {"tokenizer": "word", "vocabulary_size": None, "joint": False},
+    "model": {"kind": "recurrent_translator", "embedding_size": 8, "hidden_size": 8},
+    "training": {"steps": 120, "batch_tokens": 256, "validate_every": 1000, "validation_sentences": 0},
+})
+task = Translation.learn(recipe, print)
+work, model = task.work(recipe), task.build(recipe.model)
+fit(model, work, recipe.training, work_folder / "small")
 
 Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
 before = status("VmRSS")
-work.train = EncodedPairs(TokenSequences(folder, "source", "uint16"), TokenSequences(folder, "target", "uint16"))
+sides = {f"{side}.ids": Sequences(folder, side, "uint16") for side in ("source", "target")}
+work.train = Examples(task.source, task.target, sides)
 work.sampler = BucketSampler(work.train.lengths, batch_tokens=256, seed=1, max_length=200)
 assert work.sampler.num_pools > 10
-fit(model, work, s, work_folder / "large")
+fit(model, work, recipe.training, work_folder / "large")
 for pool in range(5):  # as training goes on
     for batch in work.sampler.pool(0, pool):
         work.train.batch(batch)
@@ -58,7 +63,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
     random, sentences, words = np.random.default_rng(1), 4_000_000, 16
     for side in ("source", "target"):
-        random.integers(4, 300, sentences * words, np.uint16).tofile(tmp_path / f"{side}.tokens.bin")
+        random.integers(4, 300, sentences * words, np.uint16).tofile(tmp_path / f"{side}.values.bin")
         (np.arange(sentences + 1, dtype=np.int64) * words).tofile(tmp_path / f"{side}.offsets.bin")
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert size > 20 * ALLOWED

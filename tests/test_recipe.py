@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -47,8 +48,11 @@ def test_all_problems_are_reported_together() -> None:
     ("model", "message"),
     [
         (None, "model: must be a section"),
-        ({}, "model.kind is missing; it is one of recurrent_translator"),
+        (5, "model: must be a section with a kind; got 5"),
+        ({}, "model.kind is missing; it is one of encoder_decoder, recurrent_translator, transformer_translator"),
         ({"kind": "recurrent_transltor"}, "did you mean 'recurrent_translator'?"),
+        ({"kind": []}, "recurrent_translator, transformer_translator; got []"),
+        ({"kind": "classifier"}, "model.kind must be one of encoder_decoder, recurrent_translator"),
     ],
 )
 def test_a_model_without_a_kind(model: object, message: str) -> None:
@@ -62,6 +66,68 @@ def test_shared_embeddings_need_one_vocabulary() -> None:
     values["model"]["share_embeddings"] = True
     with pytest.raises(RecipeError, match=r"share_embeddings.* needs text\.joint"):
         recipe_from(values)
+
+
+SMALL = {"embedding_size": 8, "hidden_size": 8}
+TABLES = {
+    "kind": "encoder_decoder",
+    "encoder": {"kind": "recurrent", **SMALL},
+    "decoder": {"kind": "recurrent", **SMALL},
+    "tie": ["source", "target"],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": TABLES}, r"one table for both sides .* needs text\.joint"),
+        (
+            {"model": TABLES, "text": {"target": {"tokenizer": "word"}}},
+            r"one table for both sides .* needs text\.joint",
+        ),
+        ({"training": {"steps": 1, "metric": "aer"}, "model": {"decoder": "state"}}, "metric: aer needs .* attention"),
+        ({"metrics": ["bleu", "wer"]}, "metrics must be of bleu, .*, phone_error_rate; got 'wer'"),
+        ({"text": {"joint": True, "source": {"tokenizer": "word"}}}, "their settings differ: leave joint out"),
+        ({"model": {"kind": "encoder_decoder"}}, r"model\.encoder is missing"),
+        (
+            {"model": {**TABLES, "encoder": {"kind": "recurren"}}},
+            r"model\.encoder\.kind must be one of .*'recurrent'\?",
+        ),
+        (
+            {"model": {**TABLES, "decoder": {"kind": "recurrent", "looks": "back"}}},
+            r"model\.decoder\.looks must be one of",
+        ),
+        ({"model": {**TABLES, "tie": ["source"]}}, "tie names two or three different tables, or none"),
+        ({"task": "translat"}, r"task must be one of .*; got 'translat' \(did you mean 'translate'\?\)"),
+        ({"task": ["translate"]}, r"task must be one of .*; got \['translate'\]"),
+    ],
+)
+def test_contradictions_are_named(changes: dict[str, Any], message: str) -> None:
+    values = tiny_recipe()
+    if "kind" not in changes.get("model", {"kind": ""}):
+        changes = {**changes, "model": {**values["model"], **changes["model"]}}
+    with pytest.raises(RecipeError, match=message):
+        recipe_from({**values, **changes})
+
+
+def test_each_side_has_a_tokenizer_after_a_recipe_was_written_too() -> None:
+    values = tiny_recipe()
+    values["text"] = {"vocabulary_size": None, "source": {"tokenizer": "character"}, "target": {"tokenizer": "spaces"}}
+    values["metrics"] = ["phone_error_rate"]
+    recipe = recipe_from(values)
+    again = recipe_from(yaml.safe_load(recipe_text(recipe)))
+    assert again == recipe
+    assert [again.text.side(side).tokenizer for side in ("source", "target")] == ["character", "spaces"]
+    assert not again.text.joint
+
+
+@pytest.mark.parametrize("name", sorted(shipped_recipes()))
+def test_every_recipe_names_its_corpora(name: str) -> None:
+    recipe = load_recipe(name)
+    corpora = recipe.data.corpora()
+    assert corpora["train"] == recipe.data.train
+    assert {test: corpora[test] for test in recipe.data.test} == recipe.data.test
+    assert set(corpora) == {"train", *recipe.data.test, *(["valid"] if hasattr(recipe.data, "valid") else [])}
 
 
 def test_extends_changes_what_differs(tmp_path: Path) -> None:

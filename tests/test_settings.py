@@ -13,9 +13,11 @@ from pydantic import Field, ValidationError, model_validator
 from seqloom.errors import DataError, RecipeError, RunError, UserError, did_you_mean, one_of
 from seqloom.settings import (
     MAX_RECIPE_BYTES,
+    ModelSettings,
     Settings,
     apply_overrides,
     check,
+    one_of_kinds,
     parse_yaml,
     read_yaml,
     validated,
@@ -102,6 +104,54 @@ def test_long_values_are_shortened() -> None:
     (found,) = problems({"name": "x", "rate": "y" * 500})
     assert len(found) < 150
     assert found.endswith("…")
+
+
+class Small(ModelSettings):
+    kind: Literal["small"] = "small"
+    size: int = Field(1, ge=1)
+
+
+class Large(ModelSettings):
+    kind: Literal["large"] = "large"
+    size: int = Field(9, ge=9)
+    inner: Inner = Inner()
+
+
+class Built(Settings):
+    part: one_of_kinds({"small": (Small, None), "large": (Large, None)})  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"kind": "smal"}, "model.part.kind must be one of large, small; got 'smal' (did you mean 'small'?)"),
+        ({"size": 3}, "model.part.kind is missing; it is one of large, small"),
+        ({"kind": "large", "size": 3}, "model.part.size: must be greater than or equal to 9; got 3"),
+        ({"kind": "small", "sise": 3}, "model.part.sise is not a setting (did you mean 'size'?)"),
+        ({"kind": "large", "inner": {"layrs": 2}}, "model.part.inner.layrs is not a setting (did you mean 'layers'?)"),
+        ({"kind": "large", "inner": {"size": 1}}, "model.part.inner: size must differ from layers"),
+    ],
+)
+def test_a_section_of_several_kinds_is_named_as_it_was_written(part: Any, problem: str) -> None:
+    settings, found = check(Built, {"part": part}, "model")
+    assert settings is None
+    assert found == [problem]
+
+
+def test_a_section_of_several_kinds_is_the_one_it_names() -> None:
+    built = validated(Built, {"part": {"kind": "large", "size": 10}})
+    assert built.part == Large(size=10)
+    assert validated(Built, built.model_dump()) == built
+
+
+def test_some_settings_are_overridden() -> None:
+    settings = Inner(layers=2)
+    assert settings.overridden({"size": 5}) == Inner(layers=2, size=5)
+    assert settings.size is None
+    with pytest.raises(RecipeError, match="options: 1 problem\n  - layrs is not a setting"):
+        settings.overridden({"layrs": 1})
+    with pytest.raises(RecipeError, match="size must differ from layers"):
+        settings.overridden({"size": 2})
 
 
 def test_the_section_goes_before_the_name() -> None:

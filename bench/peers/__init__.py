@@ -1,4 +1,4 @@
-"""Who is measured beside seqloom: what to install for each, version by version, and how it is told apart in a table.
+"""Who is measured beside seqloom: what to install for each, version by version, and what it is called in a table.
 
 Each peer is a module here that trains the same model on the same batches with the peer's own model classes and its own
 loss: `python -m bench.peers.NAME JOB.json`, run by the Python of the peer's own environment.

@@ -24,6 +24,7 @@ def read_model(folder: str | Path) -> tuple[TransformerSpec, dict[str, Tensor]]:
         "feed_forward": "relu",
         "positions": "sinusoidal",
         "connections": "residual",
+        "contextual": None,
     }
     other = [f"{name}: {s.get(name)}" for name, value in expected.items() if s.get(name) != value]
     if other or set(s["tie"]) != {"source", "target", "output"}:
@@ -53,42 +54,42 @@ def converted(weights: dict[str, Tensor], spec: TransformerSpec) -> dict[str, Te
     """Names and blocks as fairseq has them; the table is `embed_tokens` of either side."""
     found: dict[str, Tensor] = {}
 
-    def put(ours: str, *theirs: str) -> None:
+    def put(from_ours: str, *theirs: str) -> None:
         for kind in ("weight", "bias"):
-            for name, block in zip(theirs, weights[f"{ours}.{kind}"].chunk(len(theirs)), strict=True):
+            for name, block in zip(theirs, weights[f"{from_ours}.{kind}"].chunk(len(theirs)), strict=True):
                 found[f"{name}.{kind}"] = block
 
     for side, layers in (("encoder", spec.encoder_layers), ("decoder", spec.decoder_layers)):
         for index in range(layers):
-            layer = f"{side}.layers.{index}"
+            ours, layer = f"{side}.stack.layers.{index}", f"{side}.layers.{index}"
             own = f"{layer}.self_attn"
-            put(f"{layer}.attention.project", f"{own}.q_proj", f"{own}.k_proj", f"{own}.v_proj")
-            put(f"{layer}.attention.output", f"{own}.out_proj")
-            put(f"{layer}.around.0.norm", f"{layer}.self_attn_layer_norm")
+            put(f"{ours}.attention.project", f"{own}.q_proj", f"{own}.k_proj", f"{own}.v_proj")
+            put(f"{ours}.attention.output", f"{own}.out_proj")
+            put(f"{ours}.around.0.norm", f"{layer}.self_attn_layer_norm")
             if side == "decoder":
                 cross = f"{layer}.encoder_attn"
-                put(f"{layer}.cross.query", f"{cross}.q_proj")
-                put(f"{layer}.cross.memory", f"{cross}.k_proj", f"{cross}.v_proj")
-                put(f"{layer}.cross.output", f"{cross}.out_proj")
-                put(f"{layer}.around.1.norm", f"{layer}.encoder_attn_layer_norm")
-            put(f"{layer}.feed_forward.inner", f"{layer}.fc1")
-            put(f"{layer}.feed_forward.outer", f"{layer}.fc2")
-            put(f"{layer}.around.{2 if side == 'decoder' else 1}.norm", f"{layer}.final_layer_norm")
-        put(f"{side}.norm", f"{side}.layer_norm")
+                put(f"{ours}.cross.query", f"{cross}.q_proj")
+                put(f"{ours}.cross.memory", f"{cross}.k_proj", f"{cross}.v_proj")
+                put(f"{ours}.cross.output", f"{cross}.out_proj")
+                put(f"{ours}.around.1.norm", f"{layer}.encoder_attn_layer_norm")
+            put(f"{ours}.feed_forward.inner", f"{layer}.fc1")
+            put(f"{ours}.feed_forward.outer", f"{layer}.fc2")
+            put(f"{ours}.around.{2 if side == 'decoder' else 1}.norm", f"{layer}.final_layer_norm")
+        put(f"{side}.stack.norm", f"{side}.layer_norm")
         found[f"{side}.embed_tokens.weight"] = table_of(weights)
     return found
 
 
 def table_of(weights: dict[str, Tensor]) -> Tensor:
     """The one table; a file of tied weights holds it under one of its names."""
-    names = ("source_embedding.weight", "target_embedding.weight", "output.weight")
+    names = ("encoder.reader.embedding.weight", "decoder.embedding.weight", "decoder.output.weight")
     return next(weights[name] for name in names if name in weights)
 
 
 def output_layer(weights: dict[str, Tensor]) -> nn.Linear:
     table = table_of(weights)
     layer = nn.Linear(table.shape[1], table.shape[0])
-    bias = weights["output.bias"].clone()
+    bias = weights["decoder.output.bias"].clone()
     bias[[PAD_ID, BOS_ID]] = NEVER
     with torch.no_grad():
         layer.weight.copy_(table)

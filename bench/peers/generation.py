@@ -44,7 +44,7 @@ def decode(job: DecodingJob, search: Search) -> None:
         early = sum(len(answer) != job.steps for answer in found)
         if early:
             raise SystemExit(f"{early:,} of {len(found):,} answers do not have {job.steps} symbols")
-        found = [answer[:-1] for answer in found]  # in the last step seqloom must say the end
+        found = [answer[:-1] for answer in found]  # in the last step seqloom must give the end symbol
     same = [ours == theirs for ours, theirs in zip(job.expected, found, strict=False)]
     agreement = sum(same) / max(1, len(same)) if job.beam == 1 else None
     write_result(job, seconds, agreement)

@@ -21,7 +21,7 @@ def main() -> None:
         side.embed_positions.weights.copy_(positions(side.embed_positions.weights))
 
     def search(source: Tensor, lengths: Tensor, most: int) -> list[list[int]]:
-        said = model.generate(
+        found = model.generate(
             input_ids=source,
             attention_mask=(source != PAD_ID).long(),
             num_beams=job.beam,
@@ -30,7 +30,7 @@ def main() -> None:
             max_new_tokens=most,
             decoder_start_token_id=BOS_ID,
         )
-        return [_cut(row) for row in said[:, 1:].tolist()]
+        return [_cut(row) for row in found[:, 1:].tolist()]
 
     decode(job, search)
 

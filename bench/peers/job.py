@@ -1,4 +1,4 @@
-"""What a decoder is asked to do, and where it says how long it took. No torch: not every decoder needs it."""
+"""What a decoder is asked to do, and where it writes how long it took. No torch: not every decoder needs it."""
 
 from __future__ import annotations
 

@@ -16,6 +16,11 @@ from bench.peers.job import read_job
 from bench.spec import BOS_ID, EOS_ID, NEVER, PAD_ID, UNK_ID
 
 ATTENTION = {"multiplicative": "luong", "additive": "bahdanau"}  # our scores in its words
+TABLES = {
+    "source": "encoder.reader.embedding.weight",
+    "target": "decoder.embedding.weight",
+    "output": "decoder.output.weight",
+}
 EXPECTED = {
     "kind": "recurrent_translator",
     "cell": "lstm",
@@ -40,7 +45,7 @@ class RecurrentModel(NamedTuple):
     @property
     def features(self) -> int:
         """Width of what the output layer sees."""
-        return self.weights["readout.weight"].shape[0]
+        return self.weights["decoder.readout.weight"].shape[0]
 
 
 def read_model(folder: str | Path) -> RecurrentModel:
@@ -55,7 +60,7 @@ def read_model(folder: str | Path) -> RecurrentModel:
     weights = read_tensors(Path(folder) / "model.safetensors")
     symbols = config["symbols"]
     found = RecurrentModel(
-        settings, symbols["source"], symbols["target"], weights, config.get("decoding", {}).get("length_penalty", 1.0)
+        settings, symbols["source"], symbols["target"], weights, config.get("options", {}).get("length_penalty", 1.0)
     )
     hidden = settings["hidden_size"]
     if found.features > hidden or (settings["input_feeding"] and found.features != hidden):
@@ -77,10 +82,10 @@ def lstm_weights(weights: dict[str, Tensor], layer: str) -> dict[str, Tensor]:
 
 
 def table_of(given: RecurrentModel, name: str) -> Tensor:
-    """The weight of an embedding or of the output layer; the file holds one that is tied under one of its names."""
-    tied = {"source_embedding": "share_embeddings", "output": "tie_output"}  # each with the target embedding
-    group = ["target_embedding", *(one for one, setting in tied.items() if given.settings[setting])]
-    names = [f"{one}.weight" for one in (group if name in group else [name])]
+    """The weight of a table; the file holds one that is tied under one of its names."""
+    tied = {"source": "share_embeddings", "output": "tie_output"}  # each with the target embedding
+    group = ["target", *(one for one, setting in tied.items() if given.settings[setting])]
+    names = [TABLES[one] for one in (group if name in group else [name])]
     return next(given.weights[one] for one in names if one in given.weights)
 
 
@@ -146,21 +151,21 @@ def load_into(model: Any, given: RecurrentModel, never_ends: bool) -> None:
     place. A narrower readout is filled up with zeros, which the output layer leaves out.
     """
     weights, hidden = given.weights, given.settings["hidden_size"]
-    tables = {"src_embed": "source_embedding", "trg_embed": "target_embedding"}
+    tables = {"src_embed": "source", "trg_embed": "target"}
     for theirs, ours in tables.items():
         getattr(model, theirs).lut.load_state_dict({"weight": table_of(given, ours)})
-    model.encoder.rnn.load_state_dict(lstm_weights(weights, "encoder.layers.0"))
-    model.decoder.rnn.load_state_dict(lstm_weights(weights, "decoder.layers.0"))
+    model.encoder.rnn.load_state_dict(lstm_weights(weights, "encoder.stack.layers.0"))
+    model.decoder.rnn.load_state_dict(lstm_weights(weights, "decoder.stack.layers.0"))
     if given.settings["attention"] == "additive":
         score = {"key_layer": "weight_key", "query_layer": "weight_query", "energy_layer": "direction"}
     else:
         score = {"key_layer": "weight"}
-    named = {f"{theirs}.weight": weights[f"score.{ours}"].view(-1, hidden) for theirs, ours in score.items()}
+    named = {f"{theirs}.weight": weights[f"decoder.score.{ours}"].view(-1, hidden) for theirs, ours in score.items()}
     model.decoder.attention.load_state_dict(named)
-    bias = weights["output.bias"].clone()
+    bias = weights["decoder.output.bias"].clone()
     if never_ends:
         bias[EOS_ID] = NEVER
-    readout = linear(weights["readout.weight"], weights["readout.bias"])
+    readout = linear(weights["decoder.readout.weight"], weights["decoder.readout.bias"])
     output = linear(table_of(given, "output"), bias)
     narrow = given.features < hidden
     filled = nn.ConstantPad1d((0, hidden - given.features), 0.0)

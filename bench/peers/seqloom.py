@@ -39,15 +39,11 @@ def paced(lines: list[dict[str, Any]], warmup: int) -> tuple[float, float]:
 
 def profiled(job: Job, recipe: Any, run: Path) -> float | None:
     """The share of matrix products in some steps of the real loop, in a run of its own."""
-    import torch
-
-    from seqloom.nn.plain import use_plain_paths
-    from seqloom.tasks import TASKS
+    from seqloom.tasks import find_task
     from seqloom.training.loop import Validation, fit
 
-    task_kind, work_kind = TASKS[recipe.task]
-    task = task_kind.load(run / "text")
-    work = work_kind(task, recipe.data.train, recipe.data.valid, recipe.training, recipe.seed)
+    task: Any = find_task(recipe.task).kept(run / "text")
+    work, model = task.prepare(recipe)
     profile = Profile()
 
     class Watched:
@@ -58,19 +54,16 @@ def profiled(job: Job, recipe: Any, run: Path) -> float | None:
         def __getattr__(self, name: str) -> Any:
             return getattr(work, name)
 
-        def loss(self, model: Any, batch: Any) -> Any:
+        def loss(self, model: Any, batch: Any, carried: Any) -> Any:
             if self.losses == job.warmup:
                 profile.start()
             self.losses += 1
-            return work.loss(model, batch)
+            return work.loss(model, batch, carried)
 
         def validate(self, model: Any, *, final: bool = False) -> Validation:
             profile.stop()
             return Validation({"loss": 0.0, "perplexity": 1.0}, [])
 
-    torch.manual_seed(recipe.seed)
-    model = task.build(recipe.model)
-    use_plain_paths(model, recipe.training.plain)
     fit(model, Watched(), recipe.training, run / "profile")
     return profile.share
 
@@ -84,7 +77,7 @@ def main() -> None:
     from seqloom.training.journal import read_journal
 
     run = Path(job.result).with_suffix(".run")
-    predictor = train(job.recipe, run, overrides=overrides_of(job, job.warmup + job.updates))
+    model = train(job.recipe, run, overrides=overrides_of(job, job.warmup + job.updates))
     journal = list(read_journal(run / "journal.jsonl"))
     tokens, seconds = paced([line for line in journal if line["event"] == "train"], job.warmup)
     start = next(line for line in journal if line["event"] == "start")
@@ -94,7 +87,7 @@ def main() -> None:
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         "peak_mb": peak_megabytes() - (shared_megabytes() if processes > 1 else 0.0),
-        "parameters": sum(weight.numel() for weight in predictor.model.parameters()),
+        **model.task.amounts(model.network),
         "threads": start["threads"],
         "processes": processes,
         "precision": start["precision"],

@@ -16,7 +16,7 @@ __all__ = ["load", "train", "__version__"]
 
 if TYPE_CHECKING:
     from seqloom.experiment import train
-    from seqloom.export.door import load
+    from seqloom.model import load
 
 
 def __getattr__(name: str) -> Any:
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return train
     if name == "load":
-        from seqloom.export.door import load
+        from seqloom.model import load
 
         return load
     raise AttributeError(f"module 'seqloom' has no attribute {name!r}")

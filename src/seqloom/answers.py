@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from seqloom.errors import UserError
 
 
 class Details(Protocol):
@@ -18,7 +23,7 @@ class Details(Protocol):
         """Its symbols as they are shown."""
         ...
 
-    def chances(self) -> list[float]:
+    def log_probs(self) -> list[float]:
         """The log probability of each symbol and of the end."""
         ...
 
@@ -65,7 +70,7 @@ class Answer:
     @cached_property
     def token_log_probabilities(self) -> list[float]:
         """One a token, and one for the end symbol."""
-        return self.details.chances()
+        return self.details.log_probs()
 
     @cached_property
     def trace(self) -> Any:
@@ -85,3 +90,103 @@ class Answer:
         if self.alternatives:
             values["alternatives"] = [other.to_dict() for other in self.alternatives]
         return values
+
+    def _repr_html_(self) -> str:
+        """The text, the other answers, and where the model looked if it attends."""
+        others = "".join(f"<li>{html.escape(other.text)} ({other.score:.3f})</li>" for other in self.alternatives)
+        shown = f"<p><b>{html.escape(self.text)}</b></p>" + (f"<ol start='2'>{others}</ol>" if others else "")
+        try:
+            alignment = getattr(self.trace, "alignment", None)
+        except UserError:  # not every engine shows one
+            alignment = None
+        return shown if alignment is None else shown + alignment._repr_html_()
+
+
+class LabelAnswer:
+    """A class for one input: `label` is the likeliest, `probabilities` has all of them, the likeliest first."""
+
+    alternatives: Sequence[Any] = ()
+
+    def __init__(self, source: Any, probabilities: Mapping[str, float], trace: Callable[[], Any]) -> None:
+        self.source, self._trace = source, trace
+        self.probabilities = dict(sorted(probabilities.items(), key=lambda one: (-one[1], one[0])))
+
+    def __repr__(self) -> str:
+        return f"LabelAnswer(source={self.source!r}, label={self.label!r}, probability={self.probability:.4f})"
+
+    @property
+    def label(self) -> str:
+        return next(iter(self.probabilities))
+
+    @property
+    def text(self) -> str:
+        """The label: what every answer has."""
+        return self.label
+
+    @property
+    def probability(self) -> float:
+        return self.probabilities[self.label]
+
+    @property
+    def score(self) -> float:
+        """The log probability of the label."""
+        return math.log(max(self.probability, sys.float_info.min))
+
+    @cached_property
+    def trace(self) -> Any:
+        """What the model looked at."""
+        return self._trace()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "label": self.label,
+            "probability": round(self.probability, 6),
+            "probabilities": {label: round(chance, 6) for label, chance in self.probabilities.items()},
+        }
+
+
+class NeighbourAnswer(NamedTuple):
+    """The words nearest to a word: (word, cosine) each, the nearest first."""
+
+    source: str
+    known: bool
+    neighbours: Sequence[tuple[str, float]]
+    alternatives: Sequence[Any] = ()
+
+    @property
+    def text(self) -> str:
+        return " ".join(word for word, _ in self.neighbours)
+
+    @property
+    def score(self) -> float:
+        """The cosine of the nearest."""
+        return self.neighbours[0][1] if self.neighbours else math.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        listed = [{"word": word, "similarity": similarity} for word, similarity in self.neighbours]
+        return {"word": self.source, "known": self.known, "neighbours": listed}
+
+
+class Generated(NamedTuple):
+    """A text that a language model made: it begins with the prompt; `tokens` and their log probabilities follow that.
+
+    `finished`: the model came to an end by itself (the last log probability is that of the end).
+    """
+
+    prompt: str
+    text: str
+    tokens: list[str]
+    token_log_probabilities: list[float]
+    log_probability: float
+    finished: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "prompt": self.prompt,
+            "text": self.text,
+            "log_probability": round(self.log_probability, 6),
+            "tokens": self.tokens,
+            "token_log_probabilities": [round(value, 6) for value in self.token_log_probabilities],
+            "finished": self.finished,
+        }

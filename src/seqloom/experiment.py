@@ -1,39 +1,23 @@
-"""An experiment from beginning to end: prepare -> build -> fit -> save (`Predictor.evaluate` measures it)."""
+"""An experiment from beginning to end: prepare -> build and fit -> save (`Model.evaluate` measures it)."""
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import seqloom
-from seqloom.corpus.plain import PlainTextSettings
-from seqloom.corpus.plain import describe as describe_plain
-from seqloom.corpus.readers import describe
 from seqloom.errors import UserError
-from seqloom.files import folder_written_aside, write_atomically
-from seqloom.folders import FORMAT, task_of
-from seqloom.follower import follow_run
-from seqloom.gathering import gathered, launched, prepared
-from seqloom.language import LanguageModel
-from seqloom.predictor import Predictor
-from seqloom.recipe import FittedRecipe, LanguageRecipe, NGramRecipe, Recipe, load_recipe, recipe_text
-from seqloom.tasks import TASKS
-from seqloom.tasks.contextual import READERS
-from seqloom.tasks.count_ngrams import train_ngrams
-from seqloom.tasks.embed import train_vectors
-from seqloom.training.checkpoints import checkpoints_in, model_tensors, save_tensors
-from seqloom.training.loop import Progressed, fit
-from seqloom.training.memory import peak_memory
+from seqloom.files import folder_written_aside, write_atomically, write_json
+from seqloom.folders import FORMAT
+from seqloom.model import Model
+from seqloom.recipe import load_recipe, recipe_text
+from seqloom.tasks import find_task
+from seqloom.tasks.base import Fitted, Recipe, Task
 from seqloom.training.progress import duration, say
-from seqloom.vectors.table import WordVectors
-
-Trained = Predictor | WordVectors | LanguageModel
 
 
 def train(
@@ -43,7 +27,7 @@ def train(
     overrides: Sequence[str] = (),
     resume: bool = False,
     restart: bool = False,
-) -> Trained:
+) -> Model:
     """Train what the recipe describes and return the finished model, ready to answer.
 
     Args:
@@ -53,78 +37,59 @@ def train(
         resume: go on from the last checkpoint of the run.
         restart: throw away what the run folder holds and begin again.
     """
-    run, outside = run_folder(recipe, run), launched()
+    if resume and overrides:
+        raise UserError("a resumed run follows its own recipe; --set and --resume do not go together")
+    run = run_folder(recipe, run)
     finished = (run / "model" / "config.json").is_file()
-    if outside is not None and outside.rank and not (resume and finished):
-        outside.wait()  # for the leader to have written what all start from
-        follow_run(run, lambda: outside)
-        outside.wait()  # and the model
-        return _load(run)
-    recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
     if resume and finished:
-        return _load(run)
-    if recipe.task == "embed":
-        return train_vectors(recipe, run, resume=resume)
-    assert isinstance(recipe, FittedRecipe | NGramRecipe)
-    task_kind = TASKS[recipe.task][0]
+        return Model.load(run)
+    team = _launched()
+    if team is not None and team.rank:
+        return _followed(run, team)
+    recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
 
     # prepare
-    say(f"preparing {_name(recipe.data.train)}")
-    if resume and (run / "text").is_dir():
-        task = task_kind.load(run / "text")
-    else:
-        task = task_kind.learn(recipe.data.train, recipe.text, recipe.model)
-        with folder_written_aside(run / "text") as folder:
-            task.save(folder)
-    if isinstance(recipe, NGramRecipe):
-        train_ngrams(recipe, run, task)
-        return _load(run)
-    work, model = prepared(recipe, task, say)
-    write_atomically(run / "data.json", json.dumps(work.summary(), indent=2))
-    say(work.told())
+    say(f"preparing {find_task(recipe.task).describe(recipe.data.train)}")
+    task = _learned(recipe, run / "text", resume)
 
-    # fit
-    if outside is not None:
-        outside.wait()
-    with gathered(recipe, model, work, run, outside) as (team, workers):
-        done = fit(model, work, recipe.training, run, resume=resume, team=team, workers=workers, seed=recipe.seed)
+    # build and fit
+    fitted = task.fit(recipe, run, resume=resume, team=team, say=say)
 
     # save
-    save_model(run / "model", recipe, task, model, done)
-    if outside is not None:
-        outside.wait()  # nobody looks for the model too soon
-    say(f"trained in {duration(done.seconds)}{_memory(done)}")
-    return _load(run)
+    save_model(run / "model", recipe, task, fitted)
+    if team is not None:
+        team.wait()  # nobody looks for the model too soon
+    say(f"trained in {duration(fitted.seconds)}; {fitted.size}")
+    return Model.load(run)
 
 
-def _load(run: Path) -> Trained:
-    """The finished model of a run."""
-    task = task_of(run / "model")
-    if task == "embed":
-        return WordVectors.load(run / "model")
-    return LanguageModel.load(run) if task == "model_language" else Predictor.load(run)
+def _launched() -> Any:
+    """The team of processes that a launcher such as torchrun started, if one did."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return None
+    from seqloom.training.gathering import launched  # with torch, which word vectors do without
+
+    return launched()
 
 
-_USES = {
-    "translate": 'seqloom predict . "some text"',
-    "model_language": 'seqloom generate . --prompt "some text"',
-}
+def _followed(run: Path, team: Any) -> Model:
+    """What the processes do that do not lead."""
+    from seqloom.follower import follow_run
+
+    team.wait()  # for the leader to have written what all start from
+    follow_run(run, lambda: team)
+    team.wait()  # and the model
+    return Model.load(run)
 
 
-def _use(recipe: Recipe) -> str:
-    if recipe.model.kind in READERS:
-        return 'seqloom look . contexts WORD "a text with the word" "another text with it"'
-    return _USES[recipe.task]
-
-
-def _name(corpus: Any) -> str:
-    return describe_plain(corpus) if isinstance(corpus, PlainTextSettings) else describe(corpus)
-
-
-def _memory(done: Progressed) -> str:
-    peak = peak_memory()
-    each = f" in each of {done.processes} processes" if done.processes > 1 else ""
-    return f", {peak / 2**30:.2f} GB of memory at the most{each}" if peak else ""
+def _learned(recipe: Recipe, folder: Path, resume: bool) -> Task:
+    """What the task knows of the data before step 1; learned once a run."""
+    kind = find_task(recipe.task)
+    if resume and folder.is_dir():
+        return kind.kept(folder)
+    task = kind.learn(recipe, say)
+    task.keep(folder)
+    return task
 
 
 def run_folder(recipe: Any, run: str | Path | None) -> Path:
@@ -143,14 +108,13 @@ def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: boo
     if resume:
         if not kept.is_file():
             raise UserError(f"{run}: there is no run to resume here")
-        if overrides:
-            raise UserError("a resumed run follows its own recipe; --set and --resume do not go together")
         return load_recipe(kept)
     parsed = load_recipe(recipe, overrides)
-    finished, found = (run / "model" / "config.json").is_file(), checkpoints_in(run)
-    begun = any((run / "checkpoints").glob("*"))
+    finished = (run / "model" / "config.json").is_file()
+    begun = sorted((run / "checkpoints").glob("*"))
     if (finished or begun) and not restart:
-        unfinished = "an unfinished run" + (f", at step {found[-1].step:,}" if found else "")
+        steps = [int(path.name.removeprefix("step-")) for path in begun if path.name.startswith("step-")]
+        unfinished = "an unfinished run" + (f", at step {steps[-1]:,}" if steps else "")
         what = "a finished run" if finished else unfinished
         go_on = "" if finished else "--resume goes on with it, "
         raise UserError(f"{run}: holds {what}; {go_on}--restart throws it away, --run DIR uses another folder")
@@ -165,45 +129,44 @@ def _clear(run: Path) -> None:
     (run / "journal.jsonl").unlink(missing_ok=True)
 
 
-def save_model(folder: Path, recipe: FittedRecipe, task: Any, model: torch.nn.Module, done: Progressed) -> None:
-    """The model folder: all that turns raw text into an answer, and nothing that executes."""
-    config = {
-        "format": FORMAT,
-        "seqloom": seqloom.__version__,
-        "task": recipe.task,
-        "model": recipe.model.model_dump(mode="json"),
-        "decoding": recipe.decoding.model_dump(mode="json"),
-        "symbols": task.symbols(),
-    }
-    if isinstance(recipe, LanguageRecipe):
-        config |= {"batching": recipe.training.batching, "predict": recipe.training.predict}
+def save_model(folder: Path, recipe: Recipe, task: Task, fitted: Fitted) -> None:
+    """The model folder: all that turns raw input into an answer, and nothing that executes."""
     with folder_written_aside(folder) as aside:
-        task.save(aside)
-        save_tensors(aside / "model.safetensors", model_tensors(model))
-        (aside / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-        (aside / "README.md").write_text(model_card(recipe, task, model, done), encoding="utf-8")
+        learned = task.save(aside)
+        task.save_model(fitted.model, aside)
+        config = {
+            "format": FORMAT,
+            "seqloom": seqloom.__version__,
+            "task": recipe.task,
+            "model": recipe.model.model_dump(mode="json"),
+            "options": recipe.options().model_dump(mode="json"),
+            "engines": task.engines(fitted.model),
+            **learned,
+        }
+        write_json(aside / "config.json", config)
+        (aside / "README.md").write_text(model_card(recipe, task, fitted), encoding="utf-8")
 
 
-def model_card(recipe: Recipe, task: Any, model: torch.nn.Module, done: Progressed) -> str:
+def model_card(recipe: Recipe, task: Task, fitted: Fitted) -> str:
     """What a stranger should know before using the model."""
-    parameters = sum(weight.numel() for weight in model.parameters())
-    which = f"mean of the last {done.averaged} checkpoints" if done.averaged else f"weights of step {done.best_step:,}"
-    best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g} on {_name(recipe.data.valid)}"
+    rows = {
+        "task": f"{recipe.task}: {task.about}",
+        "model": f"{recipe.model.kind}, {fitted.size}",
+        "trained on": task.describe(recipe.data.train),
+        **fitted.card,
+        "vocabulary": task.vocabulary(),
+        "made with": f"seqloom {seqloom.__version__}, {time.strftime('%Y-%m-%d')}",
+    }
+    table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
     return f"""# {recipe.description or "A seqloom model"}
 
 | | |
 |---|---|
-| task | {recipe.task} |
-| model | {recipe.model.kind}, {parameters:,} parameters |
-| trained on | {_name(recipe.data.train)} |
-| training | {done.step:,} steps, {done.seconds / 60:.1f} minutes, {which} |
-| validation | {best} |
-| vocabulary | {task.describe_vocabulary()} ({recipe.text.tokenizer}) |
-| made with | seqloom {seqloom.__version__}, {time.strftime("%Y-%m-%d")} |
+{table}
 
-It has learned from the data above and nothing else: expect it to fail on other kinds of text.
+It has learned from the data above, its prejudices included, and nothing else: expect it to fail on other kinds of text.
 
 ```
-{_use(recipe)}
+{task.next_steps(Path("."), fitted.model)[0]}
 ```
 """

@@ -18,6 +18,11 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     write_aside(Path(path), lambda file: file.write(data))
 
 
+def write_json(path: str | Path, values: Any) -> None:
+    """A JSON file of ours, in one move."""
+    write_atomically(path, json.dumps(values, indent=2, ensure_ascii=False))
+
+
 def write_aside(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """A file written piece by piece, that appears under its name when it is complete."""
     try:

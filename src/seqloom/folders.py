@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from seqloom.errors import UserError, did_you_mean
 from seqloom.files import read_json
 
-FORMAT = 1  # of model folders
+FORMAT = 2  # of model folders
 EXPORTED = "seqloom.json"  # our description of an exported model; CTranslate2 has a config.json of its own
 
 
@@ -27,13 +28,18 @@ def find_model(path: str | Path) -> Path:
     raise UserError(f"{path}: not a model folder (it has no config.json) nor a run with a model")
 
 
-def task_of(model: Path) -> str:
-    """What a model folder's model does; "" where its description does not say."""
-    try:
-        config = read_json(model / "config.json")
-    except UserError:
-        return ""  # whoever loads it tells what is wrong
-    return str(config.get("task", "")) if isinstance(config, dict) else ""
+def read_config(model: Path) -> dict[str, Any]:
+    """The description in a model folder, of a format that this version reads."""
+    path = model / "config.json"
+    config = read_json(path)
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+        raise UserError(f"{path}: not the description of a seqloom model")
+    if config.get("format") != FORMAT:
+        raise UserError(
+            f"{path}: this seqloom reads model format {FORMAT}; the folder has {config.get('format')!r}: train the "
+            "model again with this version, or use the version that it names"
+        )
+    return config
 
 
 def fingerprint(model: Path) -> str:

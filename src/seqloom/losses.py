@@ -35,6 +35,14 @@ class SymbolLoss(NamedTuple):
     nll: Tensor
 
 
+class Loss(NamedTuple):
+    """What a task minimises over a batch: sums as in `SymbolLoss`, and what the next batch of the rows goes on from."""
+
+    loss: Tensor
+    nll: Tensor
+    carried: Any = None
+
+
 # features (rows, d), weight (symbols, d), bias (symbols,), targets (rows,), smoothing -> sums over rows
 Entropy = Callable[[Tensor, Tensor, Tensor | None, Tensor, float], SymbolLoss]
 
@@ -137,8 +145,8 @@ def agreement_in_place(
     return log_sums, other_log_sums, (mean - other_mean)[:, 0]
 
 
-def _narrow_pulls(raised: Tensor, features: Tensor, sums: Tensor) -> Tensor:
-    """What narrow powers (rows and more, symbols) pull on weight and bias: (symbols, d + 1 and more), narrow.
+def _narrow_gradients(raised: Tensor, features: Tensor, sums: Tensor) -> Tensor:
+    """The gradients of weight and bias from narrow powers (rows and more, symbols): (symbols, d + 1 and more), narrow.
 
     The bias is one more column: a product of narrow numbers with a single vector takes several times as long.
     """
@@ -149,12 +157,12 @@ def _narrow_pulls(raised: Tensor, features: Tensor, sums: Tensor) -> Tensor:
     return raised.T @ rows_like(shares, raised)
 
 
-def _add_to_all(into: Tensor, pulls: Tensor, everywhere: Tensor, factor: float) -> None:
-    """into += factor * (pulls + everywhere): (symbols, d), the same and perhaps narrow, (d,)."""
-    if pulls.dtype == NARROW and suits_a_loop(into) and into.is_contiguous():
-        add_narrow_to(into.numpy(), _whole_rows(pulls), everywhere.numpy(), factor)
+def _add_to_all(into: Tensor, rows: Tensor, everywhere: Tensor, factor: float) -> None:
+    """into += factor * (rows + everywhere): (symbols, d), the same and perhaps narrow, (d,)."""
+    if rows.dtype == NARROW and suits_a_loop(into) and into.is_contiguous():
+        add_narrow_to(into.numpy(), _whole_rows(rows), everywhere.numpy(), factor)
     else:
-        into.add_(pulls, alpha=factor).add_(everywhere, alpha=factor)
+        into.add_(rows, alpha=factor).add_(everywhere, alpha=factor)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -237,10 +245,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 put_product(grad_features[rows], logits, table)
                 grad_features[rows] /= sums
                 if is_narrow:
-                    pulls = _narrow_pulls(logits, features[rows], sums)
-                    grad_weight = _summed(grad_weight, pulls[:, :width])
+                    of_both = _narrow_gradients(logits, features[rows], sums)
+                    grad_weight = _summed(grad_weight, of_both[:, :width])
                     if grad_bias is not None:
-                        grad_bias += pulls[:, width]
+                        grad_bias += of_both[:, width]
                 else:
                     shares = features[rows] / sums
                     grad_weight = logits.T @ shares if grad_weight is None else grad_weight.addmm_(logits.T, shares)
@@ -311,14 +319,14 @@ def consistent_cross_entropy(
 
 
 class SampledCrossEntropy:
-    """Cross-entropy over a few candidates (Bengio & Senécal 2003): the symbols to be said in a batch, and some drawn.
+    """Cross-entropy over a few candidates (Bengio & Senécal 2003): the right symbols of a batch, and some drawn.
 
     The sum over all symbols, log Σ exp(logit), is what an output layer costs. It is estimated from the candidates, each
-    weighed by how seldom it is one: with chance p of being a candidate, a symbol that is one stands for 1 / p of its
-    kind. A row's own gold symbol is always among them and stands for itself, so the estimate of the sum is unbiased.
+    weighed by how seldom it is one: a symbol that is one with probability p stands for 1 / p of its kind. A row's own
+    gold symbol is always among them and stands for itself, so the estimate of the sum is unbiased.
 
     Label smoothing asks for the mean logit of all symbols, which is estimated from the same candidates in the same way.
-    The exact mean would cost no more, but it pulls every symbol up at every update, while only candidates are pushed
+    The exact mean would cost no more, but it raises every symbol at every update, while only candidates are pushed
     down: those that are hardly ever one would rise. Two passes that should agree (R-Drop) see the same candidates, and
     their disagreement is that of the two estimated softmaxes. It is an estimate as well, as the logarithm of a sum is:
     its gradients are its own exact ones, and its bias vanishes as the candidates become more.
@@ -327,7 +335,7 @@ class SampledCrossEntropy:
     FLATTER = 0.5  # symbols are drawn by this power of their frequency
 
     def __init__(self, counts: Tensor, num_drawn: int, plain: bool = False) -> None:
-        counts = counts.double() + 1  # a symbol that is never said must learn to be unlikely, too
+        counts = counts.double() + 1  # a symbol that never comes must learn to be unlikely, too
         self.num_drawn, self.plain = num_drawn, plain
         self.shares = counts / counts.sum()
         drawn = counts**self.FLATTER
@@ -341,9 +349,9 @@ class SampledCrossEntropy:
         )
         return found.clamp_(max=len(self.ends) - 1)
 
-    def log_chances(self, symbols: Tensor, num_said: int) -> Tensor:
-        """Of being a candidate where so many others are said, as if these were independent of each other."""
-        absent = num_said * torch.log1p(-self.shares[symbols]) + self.num_drawn * torch.log1p(-self.drawn[symbols])
+    def log_probabilities(self, symbols: Tensor, num_gold: int) -> Tensor:
+        """Of being a candidate where so many others are gold, as if these were independent of each other."""
+        absent = num_gold * torch.log1p(-self.shares[symbols]) + self.num_drawn * torch.log1p(-self.drawn[symbols])
         return (-torch.expm1(absent)).log()
 
     def __call__(
@@ -362,7 +370,7 @@ class SampledCrossEntropy:
         passes = 2 if consistency else 1
         symbols, places = torch.unique(torch.cat([targets, self.draw()]), return_inverse=True)
         gold = places[: len(targets)].repeat(passes)
-        rarity = self.log_chances(symbols, max(0, len(targets) - 1)).to(features.dtype)
+        rarity = self.log_probabilities(symbols, max(0, len(targets) - 1)).to(features.dtype)
         few, of_few = weight.index_select(0, symbols), rarity.new_zeros(len(symbols)) if bias is None else bias[symbols]
         share = smoothing / len(weight)
         if self.plain:

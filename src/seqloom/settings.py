@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, Self, Union
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seqloom.errors import RecipeError, UserError, did_you_mean, one_of
 
@@ -24,11 +24,20 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), validate_default=True)
 
+    def overridden(self, values: Mapping[str, Any]) -> Self:
+        """These settings with some changed."""
+        return validated(type(self), {**self.model_dump(), **values}, "options")
+
 
 class ModelSettings(Settings):
     """Base of every model's settings: `kind` says which model they are for."""
 
     kind: str = ""
+
+
+def one_of_kinds(table: Mapping[str, tuple[type[ModelSettings], Any]]) -> Any:
+    """The type of a section that holds the settings of any entry of a table; its `kind` says of which."""
+    return Annotated[Union[tuple(settings for settings, _ in table.values())], Field(discriminator="kind")]  # noqa: UP007
 
 
 @cache
@@ -127,23 +136,29 @@ def problems_of(error: ValidationError, kind: type[BaseModel], section: str = ""
     """Pydantic's findings as sentences that name place, value and remedy."""
     problems = []
     for item in error.errors():
-        location = [str(part) for part in item["loc"]]
+        location, here, around = _place(kind, [str(part) for part in item["loc"]])
         name = ".".join([section, *location] if section else location)
         value, context = item.get("input"), item.get("ctx", {})
         match item["type"]:
             case "extra_forbidden":
-                known = _fields_at(kind, location[:-1])
+                known = _fields(around)
                 parent = ".".join(name.split(".")[:-1])
                 where = f" in {parent}" if parent else ""
                 listed = f"; the keys here are {', '.join(sorted(known))}" if known else ""
                 problems.append(f"{name} is not a setting{did_you_mean(location[-1], known) or where + listed}")
             case "missing":
                 problems.append(f"{name} is missing")
+            case "union_tag_invalid":
+                choices = re.findall(r"'([^']*)'", context["expected_tags"])
+                problems.append(one_of(f"{name}.kind", context["tag"], choices))
+            case "union_tag_not_found":
+                kinds = ", ".join(sorted(one.model_fields["kind"].default for one in here))
+                problems.append(f"{name}.kind is missing; it is one of {kinds}")
             case "literal_error":
                 choices = re.findall(r"'([^']*)'", context["expected"])
                 problems.append(one_of(name, value, choices))
             case "model_type":
-                keys = ", ".join(_fields_at(kind, location)[:3])
+                keys = ", ".join(_fields(here)[:3])
                 such = f" with keys such as {keys}" if keys else ""
                 problems.append(f"{name or 'this'} must be a section{such}; got {_short(value)}")
             case "value_error" | "assertion_error":
@@ -156,15 +171,31 @@ def problems_of(error: ValidationError, kind: type[BaseModel], section: str = ""
     return problems
 
 
-def _fields_at(kind: type[BaseModel], location: Sequence[str]) -> list[str]:
-    for part in location:
-        field = kind.model_fields.get(part)
-        candidates = [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
-        nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if not nested:
-            return []
-        kind = nested[0]
-    return list(kind.model_fields)
+class _Place(NamedTuple):
+    """Where a problem is, as the user wrote it, and which settings classes may stand there and around it."""
+
+    location: list[str]
+    here: list[type[BaseModel]]
+    around: list[type[BaseModel]]
+
+
+def _place(kind: type[BaseModel], raw: Sequence[str]) -> _Place:
+    """Pydantic puts the kind of a section behind its name: that is left out, and only its class may stand there."""
+    location, here, around = list[str](), [kind], list[type[BaseModel]]()
+    for part in raw:
+        of_kind = [one for one in here if "kind" in one.model_fields and one.model_fields["kind"].default == part]
+        if len(here) > 1 and of_kind:
+            here = of_kind
+            continue
+        fields = [one.model_fields[part] for one in here if part in one.model_fields]
+        types = [found for field in fields for found in (field.annotation, *getattr(field.annotation, "__args__", ()))]
+        location, around = [*location, part], here
+        here = [found for found in types if isinstance(found, type) and issubclass(found, BaseModel)]
+    return _Place(location, here, around)
+
+
+def _fields(kinds: Sequence[type[BaseModel]]) -> list[str]:
+    return list({name: None for kind in kinds for name in kind.model_fields})
 
 
 def _short(value: Any) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqloom.batches.running import Sentences, Stream, TextBatch, Windows, collate_lines
 from seqloom.batches.samplers import Position
-from seqloom.batches.shards import TokenSequences, write_shard
+from seqloom.batches.shards import Field, Sequences, write_shard
 from seqloom.text.special import EOS_ID, PAD_ID
 
 FIRST = 3
@@ -87,13 +87,13 @@ def test_parts_of_a_batch_make_the_batch(rows: int, of: int) -> None:
     assert torch.equal(whole, batch.inputs)
 
 
-def lines_on_disk(folder: Path, lines: list[list[int]]) -> TokenSequences:
+def lines_on_disk(folder: Path, lines: list[list[int]]) -> Sequences:
     texts = [[" ".join(map(str, line))] for line in lines]
 
     def encode(some: object) -> list[list[int]]:
         return [[int(word) for word in text.split()] for text in some]  # type: ignore[attr-defined]
 
-    return write_shard(texts, {"text": encode}, [100], "key", folder=folder)["text"]
+    return write_shard(texts, {"text": Field(encode, size=100)}, "key", folder=folder)["text"]
 
 
 def test_sentences_are_padded_and_what_is_too_long_or_empty_is_left_out(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from bench.venvs import ROOT, NotInstalled
 from seqloom.errors import UserError
 from seqloom.recipe import find_recipe, load_recipe
 
-SAID = """tokens per iteration will be: 768
+LOG = """tokens per iteration will be: 768
 number of parameters: 0.80M
 num decayed parameter tensors: 18, with 804,096 parameters
 num non-decayed parameter tensors: 9, with 1,152 parameters
@@ -51,21 +51,21 @@ iter 4: loss 3.9000, time 700.00ms, mfu 0.01%
 
 
 def test_the_iterations_that_follow_a_validation_are_not_timed() -> None:
-    assert seconds_of(SAID, warmup=2, iterations=4) == pytest.approx(0.05075)
-    assert seconds_of(SAID, warmup=1, iterations=4) == pytest.approx(0.11075)
+    assert seconds_of(LOG, warmup=2, iterations=4) == pytest.approx(0.05075)
+    assert seconds_of(LOG, warmup=1, iterations=4) == pytest.approx(0.11075)
     with pytest.raises(SystemExit, match="the times of 3 iterations where 4 were expected"):
-        seconds_of(SAID, warmup=2, iterations=6)
+        seconds_of(LOG, warmup=2, iterations=6)
 
 
-def test_what_nanogpt_says_of_itself() -> None:
-    assert estimate_of(SAID, 4) == 3.8123
+def test_what_nanogpt_prints_of_itself() -> None:
+    assert estimate_of(LOG, 4) == 3.8123
     with pytest.raises(SystemExit, match="no validation loss at step 5"):
-        estimate_of(SAID, 5)
-    assert parameters_of(SAID) == 805_248
+        estimate_of(LOG, 5)
+    assert parameters_of(LOG) == 805_248
     assert parameters_of("") is None
 
 
-ONE_CHANCE_EACH = """
+FIXED_PROBABILITIES = """
 import torch
 class GPTConfig:
     def __init__(self, block_size, vocab_size):
@@ -75,27 +75,27 @@ class GPT(torch.nn.Module):
         super().__init__()
         self.config = config
         self.logits = torch.nn.Parameter(torch.zeros(config.vocab_size))
-    def forward(self, read, said):
-        assert read.shape == said.shape and read.shape[1] <= self.config.block_size
-        assert torch.equal(read[:, 1:], said[:, :-1])
-        return None, -self.logits.log_softmax(0)[said].mean()
+    def forward(self, read, targets):
+        assert read.shape == targets.shape and read.shape[1] <= self.config.block_size
+        assert torch.equal(read[:, 1:], targets[:, :-1])
+        return None, -self.logits.log_softmax(0)[targets].mean()
 """
 
 
 @pytest.mark.parametrize("count", [2, 4, 5, 8, 13, 4 * 128 + 1, 4 * 300 + 3])
 def test_each_character_counts_once(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that gives every symbol a fixed chance: its mean loss follows from how often each is there."""
+    """A model that gives every symbol a fixed probability: its mean loss follows from how often each is there."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.delitem(sys.modules, "model", raising=False)
-    (tmp_path / "model.py").write_text(ONE_CHANCE_EACH)
+    (tmp_path / "model.py").write_text(FIXED_PROBABILITIES)
     (tmp_path / DATA).mkdir(parents=True)
     (tmp_path / OUT).mkdir()
     tokens = np.arange(count, dtype=np.uint16) * 7 % 5
     tokens.tofile(tmp_path / DATA / "val.bin")
-    chances = torch.tensor([0.1, 0.15, 0.2, 0.25, 0.3])
-    kept = {"model_args": {"block_size": 4, "vocab_size": 5}, "model": {"logits": chances.log()}}
+    probabilities = torch.tensor([0.1, 0.15, 0.2, 0.25, 0.3])
+    kept = {"model_args": {"block_size": 4, "vocab_size": 5}, "model": {"logits": probabilities.log()}}
     torch.save(kept, tmp_path / OUT / "ckpt.pt")
-    expected = -sum(math.log(chances[token]) for token in tokens[1:]) / (count - 1)
+    expected = -sum(math.log(probabilities[token]) for token in tokens[1:]) / (count - 1)
     assert loss_once(tmp_path) == pytest.approx(expected, rel=1e-5)
     sys.modules.pop("model")
 
@@ -184,7 +184,7 @@ def job_in(place: Path, **more: Any) -> Any:
     return CharactersJob(result=str(place / "result.json"), iterations=40, warmup=20, threads=1, **more)
 
 
-def test_nanogpts_last_words_are_the_reason(tmp_path: Path) -> None:
+def test_nanogpts_last_line_is_the_reason(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ValueError('Unknown config key: beta3')")
     with pytest.raises(NotInstalled, match="failed: ValueError: Unknown config key: beta3"):
         run_side(Path(sys.executable), NANOGPT, job_in(tmp_path, folder=str(tmp_path)), tmp_path)
@@ -227,7 +227,7 @@ def figures(pace: float, loss: float, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_the_table_has_a_row_for_each_side_and_says_what_differs() -> None:
+def test_the_table_has_a_row_for_each_side_and_names_what_differs() -> None:
     ours = summary([figures(pace, loss) for pace, loss in ((90_000, 1.8), (30_000, 1.9), (60_000, 1.7))])
     assert (ours["median"], ours["validation_loss"], ours["milliseconds"]) == (60_000, 1.8, 12.8)
     theirs = summary([figures(40_000, 1.85, estimate=1.88)] * 3)
@@ -263,11 +263,11 @@ def test_the_table_has_a_row_for_each_side_and_says_what_differs() -> None:
 def test_arguments_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     options = arguments(["--nanogpt", "folder", "--quick"])
     assert options.warmup < options.iterations <= 20
-    for wrong, said in (
+    for wrong, message in (
         (["--rounds", "1"], "--nanogpt"),
         (["--nanogpt", "x", "--rounds", "0"], "must be 1 or more"),
         (["--nanogpt", "x", "--iterations", "100"], "more than --warmup 100; got 100"),
     ):
         with pytest.raises(SystemExit):
             arguments(wrong)
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err

@@ -21,13 +21,15 @@ from bench.decode import (
     summary,
 )
 from bench.growth import crossing, growth_table, measure
-from bench.peers.converted import positions, read_tensors
+from bench.peers.converted import converted, output_layer, positions, read_tensors
 from bench.peers.generation import limit
 from bench.peers.job import DecodingJob
+from bench.spec import TransformerSpec
 from bench.venvs import ROOT
 from safetensors.torch import save_file
 
 from seqloom.decoding.settings import DecodingSettings
+from seqloom.models.encoder_decoder import EncoderDecoder, TransformerTranslatorSettings
 from seqloom.nn.positions import sinusoids
 
 
@@ -40,6 +42,21 @@ def test_converted_positions_start_after_padding() -> None:
     table = positions(torch.empty(12, 8))
     assert torch.equal(table[1:], sinusoids(11, 8))
     assert not table[0].any()
+
+
+def test_every_weight_has_a_place_in_the_words_of_fairseq() -> None:
+    """But the output layer, which is ours, and the table, which stands on both sides."""
+    spec = TransformerSpec(11, encoder_layers=2, decoder_layers=3, size=8, heads=2, feed_forward=12)
+    sizes = {"size": 8, "num_heads": 2, "feed_forward_size": 12, "encoder_layers": 2, "decoder_layers": 3}
+    chosen = TransformerTranslatorSettings(**sizes, tie=("source", "target", "output"))
+    model = EncoderDecoder(chosen, source_symbols=11, target_symbols=11)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    found = converted(weights, spec)
+    table, bias = model.output.weight.numel(), 11
+    expected = sum(weight.numel() for weight in weights.values()) - bias + table
+    assert sum(weight.numel() for weight in found.values()) == expected
+    assert found["decoder.layers.2.encoder_attn.k_proj.weight"].shape == (8, 8)
+    assert torch.equal(output_layer(weights).weight, model.output.weight)
 
 
 def test_weights_are_read_without_the_package(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.cli import predict
-from seqloom.cli.answering import Question, named_decoding, plain_question
+from seqloom.cli.answering import Question, named_options, plain_question
 from seqloom.cli.main import build_app
 
 APP = build_app("predict")
@@ -60,13 +60,13 @@ def test_what_is_plain_means_the_same_to_the_parser(arguments: list[str]) -> Non
     ("line", "changes"),
     [
         ("m", {}),
-        ("runs/de cat dog", {"model": Path("runs/de"), "texts": ("cat", "dog")}),
+        ("runs/de cat dog", {"model": Path("runs/de"), "inputs": ("cat", "dog")}),
         (
             "m --input in.txt --output out.txt --method greedy",
-            {"input_file": Path("in.txt"), "output": Path("out.txt"), "decoding": {"method": "greedy"}},
+            {"input_file": Path("in.txt"), "output": Path("out.txt"), "options": {"method": "greedy"}},
         ),
-        ("m cat --beam-size 3", {"texts": ("cat",), "decoding": {"beam_size": 3, "method": "beam"}}),
-        ("m cat --method sample --beam-size 3", {"texts": ("cat",), "decoding": {"beam_size": 3, "method": "sample"}}),
+        ("m cat --beam-size 3", {"inputs": ("cat",), "options": {"beam_size": 3, "method": "beam"}}),
+        ("m cat --method sample --beam-size 3", {"inputs": ("cat",), "options": {"beam_size": 3, "method": "sample"}}),
         ("m --format json --engine ctranslate2", {"format": "json", "engine": "ctranslate2"}),
     ],
 )
@@ -100,7 +100,7 @@ def test_everything_else_is_left_to_the_parser(line: str) -> None:
 
 
 def test_some_options_say_what_the_method_is() -> None:
-    assert named_decoding(method=None, seed=3) == {"seed": 3, "method": "sample"}
-    assert named_decoding(method="beam", seed=3) == {"seed": 3, "method": "beam"}
-    assert named_decoding(beam_size=2, n_best=None) == {"beam_size": 2, "method": "beam"}
-    assert named_decoding(n_best=2) == {"n_best": 2}
+    assert named_options(method=None, seed=3) == {"seed": 3, "method": "sample"}
+    assert named_options(method="beam", seed=3) == {"seed": 3, "method": "beam"}
+    assert named_options(beam_size=2, n_best=None) == {"beam_size": 2, "method": "beam"}
+    assert named_options(n_best=2) == {"n_best": 2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ def recipe_file(tmp_path: Path) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
+def called(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
     """Run a command; check its exit code; give back (standard output, standard error)."""
     capsys.readouterr()
     assert run([str(a) for a in arguments]) == code
@@ -37,7 +38,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> 
 
 @pytest.mark.parametrize("verb", [*VERBS, None])
 def test_help_of_every_verb(verb: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, *([verb] if verb else []), "--help")
+    out, _ = called(capsys, *([verb] if verb else []), "--help")
     assert "Usage: seqloom" in out
 
 
@@ -52,25 +53,25 @@ def test_help_imports_nothing_heavy() -> None:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     import seqloom
 
-    assert said(capsys, "--version")[0].strip() == seqloom.__version__
+    assert called(capsys, "--version")[0].strip() == seqloom.__version__
 
 
 def test_predict_reads_arguments_files_and_pipes(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = ["the dog slept", "", "the green witch arrived"]
-    by_argument = [said(capsys, "predict", tiny_run, line)[0] for line in (lines[0], lines[2])]
+    by_argument = [called(capsys, "predict", tiny_run, line)[0] for line in (lines[0], lines[2])]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
-    by_file, _ = said(capsys, "predict", tiny_run, "--input", tmp_path / "in.txt")
+    by_file, _ = called(capsys, "predict", tiny_run, "--input", tmp_path / "in.txt")
     assert by_file == by_argument[0] + "\n" + by_argument[1]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
-    assert said(capsys, "predict", tiny_run, "-")[0] == by_file
-    said(capsys, "predict", tiny_run, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
+    assert called(capsys, "predict", tiny_run, "-")[0] == by_file
+    called(capsys, "predict", tiny_run, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text() == by_file
 
 
 def test_predict_json_is_one_object_a_line(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "predict", tiny_run, "a cat", "the dog", "--format", "json", "--n-best", 2)
+    out, _ = called(capsys, "predict", tiny_run, "a cat", "the dog", "--format", "json", "--n-best", 2)
     answers = [json.loads(line) for line in out.splitlines()]
     assert [a["source"] for a in answers] == ["a cat", "the dog"]
     assert all(len(a["alternatives"]) == 1 and a["score"] <= 0 for a in answers)
@@ -78,41 +79,42 @@ def test_predict_json_is_one_object_a_line(tiny_run: Path, capsys: pytest.Captur
 
 def test_predict_takes_decoding_settings(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "the dogs did not see the green witch"
-    draws = {said(capsys, "predict", tiny_run, text, "--method", "sample", "--seed", i)[0] for i in range(4)}
+    draws = {called(capsys, "predict", tiny_run, text, "--method", "sample", "--seed", i)[0] for i in range(4)}
     assert len(draws) > 1
-    _, err = said(capsys, "predict", tiny_run, text, "--set", "length_penalti=1", code=2)
+    _, err = called(capsys, "predict", tiny_run, text, "--set", "length_penalti=1", code=2)
     assert "length_penalti is not a setting (did you mean 'length_penalty'?)" in err
 
 
 def test_evaluate(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "evaluate", tiny_run, "--format", "json")
+    out, _ = called(capsys, "evaluate", tiny_run, "--format", "json")
     found = json.loads(out)
     assert {"bleu", "chrf", "ter", "exact_match", "aer"} <= found.keys()
-    assert found["count"] == 30
-    text, _ = said(capsys, "evaluate", tiny_run)
+    assert (found["count"], found["data"]) == (30, "grammar en-es/test")
+    text, _ = called(capsys, "evaluate", tiny_run)
     assert "BLEU" in text
     (tmp_path / "a.en").write_text("the dog slept\nthe cat\n")
     (tmp_path / "a.es").write_text("el perro durmió\nel gato\n")
     two = ("--data", tmp_path / "a.en", "--data", tmp_path / "a.es")
-    out, _ = said(capsys, "evaluate", tiny_run, *two, "--format", "json", "--output", tmp_path / "answers.txt")
+    out, _ = called(capsys, "evaluate", tiny_run, *two, "--format", "json", "--output", tmp_path / "answers.txt")
     assert json.loads(out)["count"] == 2
     assert "aer" not in json.loads(out)
     assert len((tmp_path / "answers.txt").read_text().splitlines()) == 2
-    _, err = said(capsys, "evaluate", tiny_run, "--test", "tset", code=2)
+    _, err = called(capsys, "evaluate", tiny_run, "--test", "tset", code=2)
     assert "did you mean 'test'?" in err
 
 
 def test_look(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "look", tiny_run, "attention", "the green witch arrived")
+    out, _ = called(capsys, "look", tiny_run, "attention", "the green witch arrived")
     assert "\033" not in out, "no colour codes where no terminal is"
     for suffix in ("svg", "png"):
         for view in ("attention", "gates"):
             path = tmp_path / f"{view}.{suffix}"
-            said(capsys, "look", tiny_run, view, "the green witch arrived", "--save", path)
+            called(capsys, "look", tiny_run, view, "the green witch arrived", "--save", path)
             assert path.stat().st_size > 1000
-    said(capsys, "look", tiny_run, "lengths", "--compare", tiny_run / "model", "--save", tmp_path / "lengths.svg")
+    shutil.copytree(tiny_run / "model", tmp_path / "copy")
+    called(capsys, "look", tiny_run, "lengths", "--compare", tmp_path / "copy", "--save", tmp_path / "lengths.svg")
     assert (tmp_path / "lengths.svg").read_text().startswith("<?xml")
-    _, err = said(capsys, "look", tiny_run, "attention", "a", "--save", tmp_path / "x.gif", code=2)
+    _, err = called(capsys, "look", tiny_run, "attention", "a", "--save", tmp_path / "x.gif", code=2)
     assert ".svg" in err
 
 
@@ -122,64 +124,131 @@ def test_look_without_attention(tmp_path: Path, capsys: pytest.CaptureFixture[st
     recipe = tiny_recipe(steps=2, validate_every=2)
     recipe["model"]["decoder"] = "state"
     train(recipe, tmp_path / "run")
-    _, err = said(capsys, "look", tmp_path / "run", "attention", "the dog", code=2)
+    _, err = called(capsys, "look", tmp_path / "run", "attention", "the dog", code=2)
     assert "no attention" in err
-    assert json.loads(said(capsys, "evaluate", tmp_path / "run", "--format", "json")[0]).get("aer") is None
+    assert json.loads(called(capsys, "evaluate", tmp_path / "run", "--format", "json")[0]).get("aer") is None
 
 
 def test_demo_shows_a_finished_run(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "demo", "--run", tiny_run)
+    out, err = called(capsys, "demo", "--run", tiny_run)
     assert out.count("✓") + out.count("✗") == 5
     assert "BLEU" in out
     assert "holds a finished demo" in err
     assert (tiny_run / "alignment.svg").is_file()
 
 
+def test_demo_ends_well_without_extras(tmp_path: Path) -> None:
+    """A plain `pip install .` brings no pictures: the drawing for the terminal is there, the file is not."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_recipe(steps=2, validate_every=2)))
+    code = (
+        "import sys\n"
+        "for name in ('matplotlib', 'numba', 'ctranslate2'): sys.modules[name] = None\n"  # importing it is an error
+        "from seqloom.cli import demo, main; demo.RECIPE = 'tiny.yaml'; sys.exit(main.run(['demo', '--run', 'run']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Where it looked" in done.stdout
+    assert "<eos>" in done.stdout
+    assert done.stderr.count("seqloom[plots]") == 1
+    assert "--save" not in done.stderr, "nothing is recommended that would fail"
+    assert not (tmp_path / "run" / "alignment.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "expected"),
+    [(None, None, True), ("0", "1", True), ("0", "2", True), ("1", "2", False), ("3", "4", False)],
+)
+def test_who_talks(rank: str | None, size: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun sets RANK and WORLD_SIZE."""
+    from seqloom.cli.output import leads
+
+    for name, value in (("RANK", rank), ("WORLD_SIZE", size)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    assert leads() is expected
+
+
+@pytest.mark.slow
+def test_only_the_first_process_of_a_launcher_talks(recipe_file: Path, tmp_path: Path) -> None:
+    import os
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    where = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "seqloom", "train", str(recipe_file), "--run", "run"],
+            cwd=tmp_path,
+            env={**os.environ, **where, "RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    first, second = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], first + second
+    assert first.count("Next:") == 1
+    assert "seqloom evaluate run" in first
+    assert "Next:" not in second
+    assert "seqloom " not in second
+
+
 def test_train_prints_what_to_do_next(recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder = tmp_path / "run"
-    _, err = said(capsys, "train", recipe_file, "--run", run_folder, "--set", "model.hidden_size=6")
+    _, err = called(capsys, "train", recipe_file, "--run", run_folder, "--set", "model.hidden_size=6")
     assert f"seqloom evaluate {run_folder}" in err
-    _, err = said(capsys, "train", recipe_file, "--run", run_folder, code=2)
+    assert "parameters). Next:" in err
+    _, err = called(capsys, "train", recipe_file, "--run", run_folder, code=2)
     assert "--restart" in err
-    said(capsys, "train", recipe_file, "--run", run_folder, "--restart")
+    called(capsys, "train", recipe_file, "--run", run_folder, "--restart")
 
 
 def test_data_check(recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "data", "check", recipe_file)
+    out, _ = called(capsys, "data", "check", recipe_file)
     assert "train" in out
     (tmp_path / "bad.tsv").write_bytes(b"one\tuno\n\xff\tdos\nthree\n\tcuatro\n")
     values = tiny_recipe()
     values["data"]["train"] = {"file": str(tmp_path / "bad.tsv")}
     recipe_file.write_text(yaml.safe_dump(values))
-    out, _ = said(capsys, "data", "check", recipe_file, code=2)
+    out, _ = called(capsys, "data", "check", recipe_file, code=2)
     for place in ("bad.tsv:2", "bad.tsv:3", "bad.tsv:4"):
         assert place in out
-    out, _ = said(capsys, "data", "check", recipe_file, "--format", "json", code=2)
-    assert json.loads(out)
+    found = json.loads(called(capsys, "data", "check", recipe_file, "--format", "json", code=2)[0])
+    assert found["ok"] is False
+    assert {("columns", 3), ("empty", 4)} <= {(one["check"], one["line"]) for one in found["findings"]}
 
 
 @pytest.mark.parametrize("what", sorted({*get_args(What)} - {"parameters"}))
 def test_list(what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "list", what)
+    out, _ = called(capsys, "list", what)
     assert all(len(line.split(maxsplit=1)) == 2 for line in out.splitlines()), "every choice says what it is"
-    found = json.loads(said(capsys, "list", what, "--format", "json")[0])
+    found = json.loads(called(capsys, "list", what, "--format", "json")[0])
     assert [line.split(maxsplit=1) for line in out.splitlines()] == [[name, about] for name, about in found.items()]
 
 
 def test_list_names_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "list")[0] == "seqloom list " + "|".join(get_args(What)) + "\n"
-    assert json.loads(said(capsys, "list", "--format", "json")[0]) == {"tables": list(get_args(What))}
+    assert called(capsys, "list")[0] == "seqloom list " + "|".join(get_args(What)) + "\n"
+    assert json.loads(called(capsys, "list", "--format", "json")[0]) == {"tables": list(get_args(What))}
 
 
 def test_list_parameters(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The tiny run: a GRU with embeddings of 10 and 12 hidden units, 6 a direction of the encoder."""
-    out, _ = said(capsys, "list", "parameters", tiny_run)
-    assert said(capsys, "list", "parameters", tiny_run / "model")[0] == out
-    rows = {line.split()[0]: re.split(r"  +", line) for line in out.splitlines() if line}
-    assert rows["encoder.layers.0.cells.1"][1:4] == ["3(mn + n² + n) + n", "3(10·6 + 6² + 6) + 6", "312"]
+    out, _ = called(capsys, "list", "parameters", tiny_run)
+    assert called(capsys, "list", "parameters", tiny_run / "model")[0] == out
+    rows = {line.split()[0]: re.split(r"  +", line.strip()) for line in out.splitlines() if line}
+    of_encoder = {row.split()[0]: row for row in out.split("\nencoder\n")[1].split("\ndecoder\n")[0].splitlines()}
+    backward = re.split(r"  +", of_encoder["stack.layers.0.cells.1"].strip())
+    assert backward[1:4] == [
+        "3(mn + n² + n) + n",
+        "3(10·6 + 6² + 6) + 6",
+        "312",
+    ]
     assert rows["score"][1:4] == ["qk", "12·12", "144"]
     assert rows["n"][1].startswith("size of what it gives out")
-    found = json.loads(said(capsys, "list", "parameters", tiny_run, "--format", "json")[0])
+    found = json.loads(called(capsys, "list", "parameters", tiny_run, "--format", "json")[0])
+    names = [part["name"] for part in found["parts"]]
+    assert "encoder.stack.layers.0.cells.1" in names, "as torch names them"
     total = found["parameters"]
     assert total == sum(part["parameters"] for part in found["parts"])
     assert rows["total"][1:] == [f"{total:,}", "100.0%"]
@@ -191,7 +260,7 @@ def test_list_parameters(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_list_parameters_fits_a_terminal() -> None:
     from seqloom.cli.listing import describe_parameters, render_parameters
-    from seqloom.models import MODELS
+    from seqloom.models import TRANSLATORS
 
     large: list[dict[str, Any]] = [
         {"kind": "recurrent_translator", "cell": "lstm_peephole", "connections": "dense", "encoder_layers": 2},
@@ -200,11 +269,12 @@ def test_list_parameters_fits_a_terminal() -> None:
         | {"connections": "highway", "positions": "relative", "encoder_layers": 1, "decoder_layers": 1},
     ]
     for values in large:
-        settings, model = MODELS[values["kind"]]
+        settings, model = TRANSLATORS[values["kind"]]
         built = model(settings(**values), source_symbols=10_000, target_symbols=10_000)
-        shown = render_parameters(describe_parameters(built, Path("runs/large/model")))
+        about = {"folder": "runs/large/model", "model": values["kind"]}
+        shown = render_parameters(about | describe_parameters(built))
         assert max(map(len, shown.splitlines())) <= 100
-        assert ("= source_embedding.weight" in shown) == ("share_embeddings" in values)
+        assert ("= encoder.reader.embedding.weight" in shown) == ("share_embeddings" in values)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +301,7 @@ def test_mistakes_get_one_clear_message(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out, err = said(capsys, *arguments, code=2)
+    out, err = called(capsys, *arguments, code=2)
     assert message in err
     assert not out
     assert err.startswith("seqloom: ")
@@ -250,7 +320,7 @@ def test_mistakes_get_one_clear_message(
 )
 def test_bad_recipes(content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.yaml").write_bytes(content)
-    assert message in said(capsys, "train", tmp_path / "r.yaml", code=2)[1]
+    assert message in called(capsys, "train", tmp_path / "r.yaml", code=2)[1]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +339,7 @@ def test_bad_data(content: bytes | None, message: str, tmp_path: Path, capsys: p
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(values))
     if content is not None:
         (tmp_path / "bad.tsv").write_bytes(content)
-    assert message in said(capsys, "train", tmp_path / "r.yaml", "--run", tmp_path / "run", code=2)[1]
+    assert message in called(capsys, "train", tmp_path / "r.yaml", "--run", tmp_path / "run", code=2)[1]
 
 
 def test_predict_is_cold_started_quickly(tiny_run: Path) -> None:

@@ -1,15 +1,25 @@
-"""`seqloom look` on a Transformer: its heads on the terminal and in files, and every wrong option refused."""
+"""`seqloom look`: options that come from the views, heads of a Transformer, and every wrong option refused."""
 
 from __future__ import annotations
 
+import io
 import shutil
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
 
 from conftest import tiny_recipe
+from seqloom.cli.look import command
 from seqloom.cli.main import run
+from seqloom.inspection.view import View
+from seqloom.inspection.views import VIEWS
+from seqloom.settings import Settings
 
 TEXT = "the green witch arrived"
 
@@ -33,7 +43,7 @@ def transformer_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
+def shown(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert run(["look", *(str(a) for a in arguments)]) == code
     found = capsys.readouterr()
@@ -42,9 +52,9 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> 
 
 
 def test_attention_is_the_alignment(transformer_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, _ = said(capsys, transformer_run, "attention", TEXT, "--target", "llegó la bruja verde")
+    out, _ = shown(capsys, transformer_run, "attention", TEXT, "--target", "llegó la bruja verde")
     assert out.splitlines()[0].split() == [*TEXT.split(), "<eos>"]
-    said(capsys, transformer_run, "attention", TEXT, "--save", tmp_path / "a.svg")
+    shown(capsys, transformer_run, "attention", TEXT, "--save", tmp_path / "a.svg")
     assert (tmp_path / "a.svg").is_file()
 
 
@@ -66,10 +76,10 @@ def test_all_heads(
     tmp_path: Path,
 ) -> None:
     asked = [transformer_run, "attention", TEXT, "--target", "llegó la bruja verde", *options]
-    out, _ = said(capsys, *asked)
+    out, _ = shown(capsys, *asked)
     assert [line.split(":")[0] for line in out.splitlines() if " look at " in line] == list(sites)
     assert "\033" not in out
-    out, err = said(capsys, *asked, "--save", tmp_path / "a.svg")
+    out, err = shown(capsys, *asked, "--save", tmp_path / "a.svg")
     assert (out, err) == ("", f"drawn into {tmp_path / 'a.svg'}\n")
     drawn = (tmp_path / "a.svg").read_text()
     assert drawn.count("layer 1 · head 1") == len([site for site in sites if site != "encoder"])
@@ -87,19 +97,19 @@ def test_all_heads(
 def test_one_head(
     options: list[str], heading: str, transformer_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    out, _ = said(capsys, transformer_run, "attention", TEXT, *options)
+    out, _ = shown(capsys, transformer_run, "attention", TEXT, *options)
     assert out.startswith(heading)
-    said(capsys, transformer_run, "attention", TEXT, *options, "--save", tmp_path / "a.svg")
+    shown(capsys, transformer_run, "attention", TEXT, *options, "--save", tmp_path / "a.svg")
     assert heading in (tmp_path / "a.svg").read_text()
 
 
 def test_heads(transformer_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, _ = said(capsys, transformer_run, "heads", "--sentences", 5)
+    out, _ = shown(capsys, transformer_run, "heads", "--sentences", 5)
     assert "Means over 5 sentences of valid." in out
     assert out.count("◀ strongest") == 1
     assert sum(line.split()[:1] == ["cross"] for line in out.splitlines()) == 4
-    assert "Means over 30 sentences of test." in said(capsys, transformer_run, "heads", "--test", "test")[0]
-    said(capsys, transformer_run, "heads", "--sentences", 5, "--save", tmp_path / "a.svg")
+    assert "Means over 30 sentences of test." in shown(capsys, transformer_run, "heads", "--test", "test")[0]
+    shown(capsys, transformer_run, "heads", "--sentences", 5, "--save", tmp_path / "a.svg")
     assert "attention heads of tiny-transformer" in (tmp_path / "a.svg").read_text()
 
 
@@ -107,11 +117,14 @@ def test_heads_of_a_bare_model_folder(
     transformer_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     shutil.copytree(transformer_run / "model", tmp_path / "mine")
-    _, err = said(capsys, tmp_path / "mine", "heads", code=2)
+    _, err = shown(capsys, tmp_path / "mine", "heads", code=2)
     assert "a model folder has no data of its own; give --data FILE" in err
     (tmp_path / "one.tsv").write_text("the dog slept\tel perro durmió\n")
-    out, _ = said(capsys, tmp_path / "mine", "heads", "--data", tmp_path / "one.tsv")
+    out, _ = shown(capsys, tmp_path / "mine", "heads", "--data", tmp_path / "one.tsv")
     assert "Means over 1 sentence of data." in out
+
+
+HEAD = "head picks one head of one layer; say which"
 
 
 @pytest.mark.parametrize(
@@ -119,56 +132,70 @@ def test_heads_of_a_bare_model_folder(
     [
         (["attention", TEXT, "--site", "cross", "--layer", "2"], "there is no layer 2: cross has layers 0 to 1"),
         (["attention", TEXT, "--site", "encoder", "--layer", "1"], "there is no layer 1: encoder has layer 0 only"),
-        (["attention", TEXT, "--layer", "-1"], "there is no layer -1"),
+        (["attention", TEXT, "--layer", "-1"], "layer: must be greater than or equal to 0; got -1"),
+        (["attention", TEXT, "--layer", "one"], "one"),
         (["attention", TEXT, "--layer", "1", "--head", "2"], "cross, layer 1 has no head 2; it has heads 0 to 1"),
-        (["attention", TEXT, "--head", "0"], "--head picks one head of one layer; say which"),
-        (["attention", TEXT, "--site", "cross", "--head", "0"], "--head picks one head of one layer; say which"),
-        (["attention", TEXT, "--all-heads", "--layer", "0", "--head", "0"], "--head picks one head of one layer"),
+        (["attention", TEXT, "--head", "0"], HEAD),
+        (["attention", TEXT, "--site", "cross", "--head", "0"], HEAD),
+        (["attention", TEXT, "--all-heads", "--layer", "0", "--head", "0"], HEAD),
         (["attention", TEXT, "--side", "encoder"], "--side is for look gates; look attention takes --save, --target"),
         (
             ["attention", TEXT, "--test", "test"],
             "--test is for look gradients, look heads and look lengths; look attention takes",
         ),
         (["attention", TEXT, "--site", "croos"], "croos"),
+        (
+            ["attention", TEXT, "--tagret", "x"],
+            "no option --tagret (did you mean 'target'?); it takes --save",
+        ),
+        (["attention"], 'takes one text in quotes, such as "the green witch arrived"; got 0'),
+        (["attention", "the", "green", "witch"], "takes one text in quotes"),
         (["gates", TEXT, "--head", "0"], "--head is for look attention; look gates takes --save, --target, --side"),
-        (["gates", TEXT], "no recurrent layer to show"),
+        (["gates", TEXT], "no recurrent layer to show; its views: attention, heads, lengths"),
         (
             ["heads", "--layer", "0"],
             "--layer is for look attention, look contexts, look gates and look gradients; look heads takes --save",
         ),
-        (["contexts", "stick", "a stick"], "takes a word and at least two texts"),
-        (["contexts", "cat", "the cat", "a cat"], "this needs a language model"),
+        (["contexts", "stick", "a stick"], "takes a word, and at least two texts"),
+        (["contexts", "cat", "the cat", "a cat"], "by language models, not by a translator"),
         (["contexts", "cat", "the cat", "a cat", "--head", "0"], "look contexts takes --save, --layer"),
         (["heads", "--all-heads"], "--all-heads is for look attention"),
-        (["heads", TEXT], "look heads takes data (--data, --test), not a text"),
-        (["heads", "--sentences", "0"], "--sentences must be at least 1; got 0"),
+        (["heads", TEXT], "look heads takes options, and no text"),
+        (["heads", "--sentences", "0"], "sentences: must be greater than or equal to 1; got 0"),
         (["heads", "--test", "tset"], "did you mean 'test'?"),
         (["heads", "--sentences", "3", "--save", "x.gif"], ".svg"),
         (["lengths", "--sentences", "0"], "--sentences is for look heads; look lengths takes"),
-        (["lengths", TEXT], "look lengths takes data (--data, --test), not a text"),
+        (["lengths", TEXT], "look lengths takes options, and no text"),
+        (["lengths", "--compare", "nowhere"], "nowhere: there is no such model"),
+        (["words", TEXT], "this is for classifiers, not for a translator; its views: attention, heads, lengths"),
+        (["neighbours", "king"], "this is for word vectors, not for a translator"),
+        (["attenion", TEXT], "got 'attenion' (did you mean 'attention'?)"),
     ],
 )
 def test_mistakes(
-    arguments: list[str], message: str, transformer_run: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    transformer_run: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out, err = said(capsys, transformer_run, *arguments, code=2)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    out, err = shown(capsys, transformer_run, *arguments, code=2)
     assert message in err
     assert not out
 
 
-@pytest.mark.parametrize(
-    "options", [["attention", TEXT, "--all-heads"], ["attention", TEXT, "--layer", "0", "--head", "0"], ["heads"]]
-)
-def test_a_recurrent_model_has_no_heads(options: list[str], tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(capsys, tiny_run, *options, code=2)
-    assert "this model has no attention heads to show; a Transformer has (model.kind: transformer_translator)" in err
+def test_a_recurrent_model_has_no_heads(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["attention", TEXT, "--all-heads"], ["attention", TEXT, "--layer", "0", "--head", "0"], ["heads"]):
+        _, err = shown(capsys, tiny_run, *options, code=2)
+        assert "this model has no attention heads to show; a Transformer has" in err
 
 
 def test_gates_still_take_their_options(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, tiny_run, "gates", TEXT, "--side", "encoder", "--layer", "0", "--direction", "backward")
+    out, _ = shown(capsys, tiny_run, "gates", TEXT, "--side", "encoder", "--layer", "0", "--direction", "backward")
     assert "update gate" in out
-    assert out != said(capsys, tiny_run, "gates", TEXT)[0]
-    _, err = said(capsys, tiny_run, "gates", TEXT, "--layer", "5", code=2)
+    assert out != shown(capsys, tiny_run, "gates", TEXT)[0]
+    _, err = shown(capsys, tiny_run, "gates", TEXT, "--layer", "5", code=2)
     assert "no gates of encoder.5" in err
 
 
@@ -177,5 +204,138 @@ def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
 ) -> None:
     """Even the model is looked for later."""
     for view in ("heads", "lengths"):
-        _, err = said(capsys, tmp_path / "no-model", view, "--save", "heads.gif", code=2)
-        assert "heads.gif: a picture must end in" in err
+        _, err = shown(capsys, tmp_path / "no-model", view, "--save", "heads.gif", code=2)
+        assert "heads.gif: a picture must end in .svg, .png, .pdf or .html" in err
+
+
+def test_a_text_may_be_piped_in(
+    tiny_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = shown(capsys, tiny_run, "attention", "--target", "el gato", "--", "- the cat")
+    for arguments in (["attention", "--target", "el gato"], ["attention", "-", "--target", "el gato"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"- the cat\n")))
+        assert shown(capsys, tiny_run, *arguments)[0] == expected
+
+
+def test_options_may_stand_anywhere(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected, _ = shown(capsys, tiny_run, "gates", TEXT, "--direction", "backward", "--layer=0")
+    assert shown(capsys, "--direction", "backward", tiny_run, "--layer=0", "gates", TEXT)[0] == expected
+
+
+# -- help -------------------------------------------------------------------------------------------------------------
+
+
+def test_help_lists_the_views(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["-h"], ["runs/demo", "--help"], []):
+        out, _ = shown(capsys, *arguments)
+        assert all(f"  {name} " in out and view.about in out for name, view in VIEWS.items())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_help_of_a_view_shows_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    view = VIEWS[name]
+    out, _ = shown(capsys, name, "--help")
+    assert shown(capsys, "no/model", name, "--help")[0] == out
+    words = " ".join(out.replace("│", " ").split())
+    for field, about in view.Options.model_fields.items():
+        assert f"--{field.replace('_', '-')}" in words
+        assert about.description
+        assert about.description in words
+        for choice in get_args(about.annotation) if get_origin(about.annotation) is Literal else ():
+            assert choice in words
+    assert "--no-" not in words
+    assert "--save" in words
+    assert (view.inputs or "INPUT") in words or view.inputs is None
+
+
+def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from seqloom.cli.main import run; run(['look', 'attention', '--help']); "
+        "print([name for name in ('torch', 'matplotlib', 'sacrebleu', 'tokenizers', 'numba') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_model_alone_names_its_views(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = shown(capsys, tiny_run)
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    assert listed == ["attention", "gates", "lengths"]
+    for forgotten in (["attention"], ["attention", TEXT]):
+        _, err = shown(capsys, *forgotten, code=2)
+        assert "a model before the view" in err
+
+
+# -- from settings to options -----------------------------------------------------------------------------------------
+
+
+def passed(view: View, tokens: list[str]) -> tuple[tuple[str, ...], Path | None, dict[str, Any]]:
+    """What a view's command hands on."""
+    found: list[Any] = []
+    made = command(view, lambda *given: found.append(given))
+    made(tokens, exit_on_error=False, print_error=False, result_action="return_none")
+    return found[0]
+
+
+def sample_of(annotation: Any) -> tuple[list[list[str]], Any]:
+    """Tokens after the option's name, once for each time it is given, and the value that they mean."""
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    if get_origin(annotation) is Literal:
+        return [[get_args(annotation)[-1]]], get_args(annotation)[-1]
+    if annotation is bool:
+        return [[]], True
+    if annotation is int:
+        return [["7"]], 7
+    if annotation is str:
+        return [["a value"]], "a value"
+    if get_origin(annotation) is tuple:
+        return [["one"], ["two"]], ("one", "two")
+    return sample_of(kinds[0])
+
+
+FIELDS = [(name, field) for name, view in VIEWS.items() for field in view.Options.model_fields]
+
+
+@pytest.mark.parametrize(("name", "field"), FIELDS)
+def test_every_field_of_every_view_is_an_option(name: str, field: str) -> None:
+    view = VIEWS[name]
+    times, value = sample_of(view.Options.model_fields[field].annotation)
+    option = "--" + field.replace("_", "-")
+    inputs = ["x"] * view.least
+    written = [token for one in times for token in (option, *one)]
+    given, save, values = passed(view, [*inputs, *written, "--save", "a.svg"])
+    assert (given, save) == (tuple(inputs), Path("a.svg"))
+    defaults = {key: about.default for key, about in view.Options.model_fields.items()}
+    assert {**defaults, **values} == {**defaults, field: value}
+
+
+class Everything(View):
+    """Every kind of field."""
+
+    name, about, inputs, most = "everything", "all there is", "anything", None
+
+    class Options(Settings):
+        flag: bool = Field(False, description="a flag")
+        many_words: tuple[str, ...] = Field((), description="repeated")
+        number: int | None = Field(None, description="a number")
+        share: float = Field(0.5, description="a share")
+        choice: Literal["red", "green"] = Field("red", description="one of two")
+        text: str | None = Field(None, description="a text")
+
+
+@given(
+    flag=st.booleans(),
+    many_words=st.lists(st.text("ab -.", min_size=1), max_size=3).map(tuple),
+    number=st.none() | st.integers(-99, 99),
+    share=st.floats(0, 1),
+    choice=st.sampled_from(["red", "green"]),
+    text=st.none() | st.text("xyz é=", min_size=1),
+    inputs=st.lists(st.text("pq \"'", min_size=1), max_size=3),
+)
+def test_what_is_written_is_what_arrives(inputs: list[str], **values: Any) -> None:
+    tokens = [] if not values["flag"] else ["--flag"]
+    tokens += [f"--many-words={word}" for word in values["many_words"]]
+    tokens += [f"--{name}={values[name]}" for name in ("number", "share", "choice", "text") if values[name] is not None]
+    given_inputs, save, found = passed(Everything(), [*tokens, "--", *inputs])
+    assert (given_inputs, save) == (tuple(inputs), None)
+    assert Everything.Options(**found) == Everything.Options(**values)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.corpus.doctor import CHECKS, Finding, Report, examine, render, to_json, verdict
+from seqloom.corpus.doctor import CHECKS, Finding, Report, examine, render, to_dict, verdict
 from seqloom.corpus.readers import CorpusSettings
 
 CLEAN = [(f"the {n} green witches arrived", f"las {n} brujas verdes llegaron") for n in range(20)]
@@ -361,9 +361,7 @@ def test_findings_come_gravest_first(corpus):
 
 def test_json(corpus):
     report = examine({"train": corpus("train", planted(4, ("", "ñ"))).settings})
-    text = to_json(report)
-    assert "\n" not in text
-    values = json.loads(text)
+    values = json.loads(json.dumps(to_dict(report)))
     assert values["ok"] is True
     assert values["counts"]["train"]["pairs"] == 21
     assert values["findings"] == [

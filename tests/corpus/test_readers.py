@@ -137,6 +137,95 @@ def test_jsonl_round_trips(ending, pairs, ascii_only):
     assert [x.line for x in found] == list(range(1, len(pairs) + 1))
 
 
+# A tab or a line break ends a cell of a TSV file; a brace would be a place.
+literal = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}"), max_size=5)
+cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\ufeff"), max_size=6)
+NAMES = ["lemma", "form", "tags", "word class"]
+
+
+@st.composite
+def templates(draw):
+    """Rows of four cells, and a template: literal text with columns between, by number or by name."""
+    rows = draw(st.lists(st.lists(cell, min_size=4, max_size=4), min_size=1, max_size=4))
+    columns = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+    return rows, columns, draw(st.lists(literal, min_size=len(columns) + 1, max_size=len(columns) + 1))
+
+
+def filled(row, columns, between):
+    """What a template must give, by hand."""
+    return between[0] + "".join(row[column] + text for column, text in zip(columns, between[1:], strict=True))
+
+
+@pytest.mark.parametrize("kind", ["tsv", "named tsv", "csv", "jsonl"])
+@given(table=templates())
+@light
+def test_templates_join_columns(kind, table):
+    rows, columns, between = table
+    named = kind != "tsv" and kind != "csv"
+    places = [NAMES[column] if named else str(column) for column in columns]
+    template = filled([f"{{{place}}}" for place in places], range(len(places)), between)
+    target = NAMES[3] if named else 3
+    if kind == "jsonl":
+        lines = [json.dumps(dict(zip(NAMES, row, strict=True))) for row in rows]
+    elif kind == "csv":
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows(rows)
+        lines = buffer.getvalue().removesuffix("\n").split("\n")
+    else:
+        lines = ["\t".join(row) for row in ([NAMES, *rows] if named else rows)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder, f"a.{kind.split()[-1]}"), "\n".join(lines) + "\n")
+        found = list(read_pairs(CorpusSettings(file=path, source=template, target=target)))
+    assert found == [Pair(filled(row, columns, between), row[3]) for row in rows]
+
+
+def test_a_template_of_inflections(tmp_path):
+    """As the recipes for SIGMORPHON write it: the lemma's letters, and the features after them."""
+    path = write(tmp_path / "a.tsv", "run\tran\tV;PST\n")
+    found = CorpusSettings(file=path, source="{0} ;{2}", target=1)
+    assert list(read_pairs(found)) == [Pair("run ;V;PST", "ran")]
+
+
+@given(count=st.integers(1, 40), every=st.integers(2, 12))
+@light
+def test_take_every_and_skip_every_part_a_corpus(count, every):
+    """Each pair is on one side or the other, in its order; every so-manieth is taken."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder, "a.tsv"), "".join(f"{n}\tx\n" for n in range(1, count + 1)))
+        taken, left = (
+            [int(one.pair.source) for one in read_located(CorpusSettings(file=path, **{name: every}))]
+            for name in ("take_every", "skip_every")
+        )
+        few = CorpusSettings(file=path, skip_every=every, limit=3)
+        assert [int(pair.source) for pair in read_pairs(few)] == left[:3]
+    assert taken == [n for n in range(1, count + 1) if n % every == 0]
+    assert sorted(taken + left) == list(range(1, count + 1))
+    assert left == sorted(left)
+
+
+def test_parts_of_a_corpus_are_different_corpora(tmp_path):
+    """Or validation data would be found in the cache of training data."""
+    path = write(tmp_path / "a.tsv", "a\tb\n" * 9)
+    parts = [{}, {"take_every": 3}, {"skip_every": 3}, {"take_every": 4}]
+    assert len({fingerprint(CorpusSettings(file=path, **part)) for part in parts}) == 4
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("prefix", ["", "__label__"])
+def test_labelled_lines(tmp_path, ending, prefix):
+    """fastText's form, with its mark or without, and TREC's."""
+    content = f"{prefix}DESC:manner How did it happen ?\n{prefix}NUM\t 42 is   what ?\n  {prefix}none\n"
+    settings = CorpusSettings(file=write(tmp_path / f"a.txt{ending}", content), format="labelled")
+    assert list(read_pairs(settings)) == [
+        Pair("How did it happen ?", "DESC:manner"),
+        Pair("42 is   what ?", "NUM"),
+        Pair("", "none"),
+    ]
+    assert [one.line for one in read_located(settings)] == [1, 2, 3]
+    empty = write(tmp_path / f"b.txt{ending}", "")
+    assert fault(CorpusSettings(file=empty, format="labelled")) == f"{empty}: the file is empty"
+
+
 def test_defaults_of_each_kind(tmp_path):
     assert list(read_pairs(CorpusSettings(file=write(tmp_path / "a.tsv", "x\ty\tz\n")))) == [Pair("x", "y")]
     assert list(read_pairs(CorpusSettings(file=write(tmp_path / "a.csv", "x,y,z\n")))) == [Pair("x", "y")]
@@ -384,6 +473,31 @@ def test_empty_files(tmp_path):
             "1: the key 'source' holds half of a surrogate pair, which is no character",
         ),
         ("a.jsonl", "[" * 200_000 + "\n", {}, "1: not valid JSON: nested too deeply"),
+        ("a.tsv", "a\tb\n", {"source": "{0} {4}"}, "1: expected 5 columns, found 2"),
+        (
+            "a.tsv",
+            "lemma\tform\na\tb\n",
+            {"source": "{lema} {form}", "target": "form"},
+            "1: the header has no column 'lema' (did you mean 'lemma'?)",
+        ),
+        (
+            "a.jsonl",
+            '{"lemma": "a", "form": "b"}\n',
+            {"source": "{lemma}{tags}", "target": "form"},
+            "1: the key 'tags' is missing; the keys here are lemma, form",
+        ),
+        (
+            "a.txt",
+            "a b\n \n",
+            {"format": "labelled"},
+            "2: expected a label, a space and a text; found an empty line",
+        ),
+        (
+            "a.txt",
+            "__label__a b\n__label__a __label__b c\n",
+            {"format": "labelled"},
+            "2: expected one label; found another, '__label__b'",
+        ),
     ],
 )
 def test_faulty_rows(tmp_path, name, content, columns, expected):
@@ -448,7 +562,7 @@ def test_complaints_leave_the_sound_pairs(tmp_path):
             {"source": "a", "target": "b", "format": "tsv"},
             "format does not go with two line-parallel files; remove it",
         ),
-        ({"file": "deu.txt"}, "the name 'deu.txt' does not tell the format; add format: tsv, csv or jsonl"),
+        ({"file": "deu.txt"}, "the name 'deu.txt' does not tell the format; add format: tsv, csv, jsonl or labelled"),
         ({"file": "a.csv", "source": -1}, "source is -1, but columns are counted from 0"),
         (
             {"file": "a.jsonl", "target": 1},
@@ -460,6 +574,24 @@ def test_complaints_leave_the_sound_pairs(tmp_path):
         ({"grammar": "en-se"}, "grammar must be one of en-es, en-fr; got 'en-se' (did you mean 'en-es'?)"),
         ({"grammar": "en-es", "size": 0}, "size: must be greater than or equal to 1; got 0"),
         ({"file": "a.tsv", "limit": 0}, "limit: must be greater than or equal to 1; got 0"),
+        ({"file": "a.tsv", "take_every": 1}, "take_every: must be greater than or equal to 2; got 1"),
+        ({"grammar": "en-es", "skip_every": 0}, "skip_every: must be greater than or equal to 2; got 0"),
+        (
+            {"file": "a.tsv", "take_every": 5, "skip_every": 5},
+            "take_every and skip_every exclude each other; one is for validation, one for training",
+        ),
+        (
+            {"file": "a.txt", "format": "labelled", "target": 1},
+            "target does not go with format: labelled, whose lines are a label and a text; remove it",
+        ),
+        (
+            {"file": "a.tsv", "source": "{lemma"},
+            "source joins columns by their names or numbers in braces; got '{lemma'",
+        ),
+        (
+            {"file": "a.jsonl", "target": "{}"},
+            "target joins columns by their names or numbers in braces; got '{}'",
+        ),
         ({"file": "a.tsv", "sorce": 0}, "sorce is not a setting (did you mean 'source'?)"),
     ],
 )
@@ -475,6 +607,8 @@ def test_settings_problems(values, expected):
         {"file": "${SURELY_NOT_SET_ANYWHERE}"},
         {"grammar": "en-fr"},
         {"grammar": "en-es", "split": "test", "size": 9},
+        {"file": "a.tsv", "source": "{lemma} ;{2}", "take_every": 7},
+        {"file": "a.txt", "format": "labelled", "skip_every": 7},
     ],
 )
 def test_settings_survive_a_round_trip(values):

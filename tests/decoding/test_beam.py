@@ -1,4 +1,4 @@
-"""Beam search against the enumeration of everything that could be said; batches against single sentences."""
+"""Beam search against the enumeration of every possible answer; batches against single sentences."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from seqloom.batches.collate import SourceBatch, collate_sources
+from seqloom.batches.collate import Tokens, collate_sources
 from seqloom.decoding.beam import coverage_bonus
 from seqloom.decoding.lengths import length_normaliser
-from seqloom.decoding.search import decode
+from seqloom.decoding.search import answer_sources
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
-from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
+from seqloom.models.encoder_decoder import EncoderDecoder, RecurrentTranslatorSettings
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 SYMBOLS = 7  # the four reserved ones and three words
 SOURCES = [[4, 5, 6], [6], [5, 4, 4, 6, 5]]
 
 
-def build(seed: int = 37, **given: Any) -> RecurrentTranslator:
+def build(seed: int = 37, **given: Any) -> EncoderDecoder:
     """A random translator with opinions strong enough that answers differ."""
     torch.manual_seed(seed)
     chosen = RecurrentTranslatorSettings(
         **{"cell": "gru", "embedding_size": 5, "hidden_size": 6, "dropout": 0.4} | given
     )
-    model = RecurrentTranslator(chosen, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
+    model = EncoderDecoder(chosen, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
     for weight in model.parameters():
         weight.data += 0.7 * torch.randn_like(weight)
     return model.eval()
 
 
 @torch.no_grad()
-def enumerated(model: RecurrentTranslator, source: list[int], settings: DecodingSettings) -> list[Hypothesis]:
+def enumerated(model: EncoderDecoder, source: list[int], settings: DecodingSettings) -> list[Hypothesis]:
     """Every answer within the limit, scored one by one along its own path, best first."""
-    words = [UNK_ID, 4, 5, 6] if _may_say_unknown(model, settings) else [4, 5, 6]
+    words = [UNK_ID, 4, 5, 6] if _may_be_unknown(model, settings) else [4, 5, 6]
     limit = settings.limit(len(source) + 1)
     answers = []
     for length in range(limit):
         for tokens in itertools.product(words, repeat=length):
-            chances, looked = forced(model, source, list(tokens), settings)
-            total = sum(chances)
+            log_probs, looked = forced(model, source, list(tokens), settings)
+            total = sum(log_probs)
             score = total / ((5 + length + 1) / 6) ** settings.length_penalty
             if settings.coverage_penalty:
                 for column in range(len(source) + 1):
                     received = sum(float(row[column]) for row in looked)
                     score += settings.coverage_penalty * math.log(min(received, 1.0))
-            answers.append(Hypothesis(list(tokens), total, score, chances))
+            answers.append(Hypothesis(list(tokens), total, score, log_probs))
     return sorted(answers, key=lambda h: -h.score)
 
 
-def _may_say_unknown(model: RecurrentTranslator, settings: DecodingSettings) -> bool:
+def _may_be_unknown(model: EncoderDecoder, settings: DecodingSettings) -> bool:
     return settings.unknown == "keep" or (settings.unknown == "replace" and model.attends)
 
 
 @torch.no_grad()
 def forced(
-    model: RecurrentTranslator, source: list[int], tokens: list[int], settings: DecodingSettings
+    model: EncoderDecoder, source: list[int], tokens: list[int], settings: DecodingSettings
 ) -> tuple[list[float], list[Tensor]]:
-    """Log probability of each symbol of an answer, EOS too, among those that may be said; and where it looked."""
+    """Log probability of each symbol of an answer, EOS too, among those that may come; and where it looked."""
     state = model.start(collate_sources([source]))
-    allowed = [EOS_ID, 4, 5, 6] + ([UNK_ID] if _may_say_unknown(model, settings) else [])
-    chances, looked = [], []
+    allowed = [EOS_ID, 4, 5, 6] + ([UNK_ID] if _may_be_unknown(model, settings) else [])
+    log_probs, looked = [], []
     for before, after in zip([BOS_ID, *tokens], [*tokens, EOS_ID], strict=True):
         features, state, weights = model.advance(torch.tensor([before]), state)
         logits = model.output(features)[0].double()
-        chances.append(float(logits[after] - logits[allowed].logsumexp(0)))
+        log_probs.append(float(logits[after] - logits[allowed].logsumexp(0)))
         if weights is not None:
             looked.append(weights[0])
-    return chances, looked
+    return log_probs, looked
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis], attention: bool = False) -> None:
@@ -122,7 +122,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(length_penalty: float, coverag
         early_stop=False,
         max_length=4,
     )
-    found = decode(model, collate_sources(SOURCES), chosen)
+    found = answer_sources(model, collate_sources(SOURCES), chosen)
     for source, answers in zip(SOURCES, found, strict=True):
         assert_same(answers, enumerated(model, source, chosen)[:19])
 
@@ -132,7 +132,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(length_penalty: float, coverag
 def test_exhaustive_for_other_decoders(kind: dict[str, Any], unknown: str) -> None:
     model = build(43, **kind)
     chosen = DecodingSettings(beam_size=101, n_best=101, early_stop=False, max_length=3, unknown=unknown)
-    found = decode(model, collate_sources(SOURCES), chosen)
+    found = answer_sources(model, collate_sources(SOURCES), chosen)
     for source, answers in zip(SOURCES, found, strict=True):
         expected = enumerated(model, source, chosen)
         assert len(answers) == len(expected) == (21 if unknown == "keep" else 13)  # all that can be said
@@ -145,10 +145,10 @@ def test_without_early_stop_more_time_would_not_have_helped(seed: int, penalty: 
     """Stopping when none could still win equals searching to the limit, for any width."""
     model = build(seed)
     given_ = dict(beam_size=3, n_best=n_best, length_penalty=penalty, early_stop=False, max_length=7)
-    found = decode(model, collate_sources(SOURCES), DecodingSettings(**given_))
+    found = answer_sources(model, collate_sources(SOURCES), DecodingSettings(**given_))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seqloom.decoding.beam._done", lambda answers, rows, totals, time: answers.limit[rows] <= time)
-        to_the_end = decode(model, collate_sources(SOURCES), DecodingSettings(**given_))
+        to_the_end = answer_sources(model, collate_sources(SOURCES), DecodingSettings(**given_))
     for one, two in zip(found, to_the_end, strict=True):
         assert_same(one, two)
 
@@ -172,7 +172,7 @@ class Script:
         self.output.weight.data = torch.eye(SYMBOLS)
         self.ends = torch.tensor(ends)
 
-    def start(self, batch: SourceBatch) -> Rows:
+    def start(self, batch: Tokens) -> Rows:
         return Rows(torch.zeros(len(batch), dtype=torch.long))
 
     def advance(self, tokens: Tensor, state: Rows, *, attention: bool = True) -> tuple[Tensor, Rows, None]:
@@ -184,10 +184,10 @@ class Script:
 
 @pytest.mark.parametrize(("early_stop", "length"), [(True, 0), (False, 6)])
 def test_a_longer_answer_may_still_win(early_stop: bool, length: int) -> None:
-    """Saying nothing has log 0.51; six symbols have less, but divided by (5 + 7) / 6 = 2 they win."""
+    """An empty answer has log 0.51; six symbols have less, but divided by (5 + 7) / 6 = 2 they win."""
     model = Script(0.51, *[0.01] * 5, 0.99, *[0.5] * 5)
     chosen = DecodingSettings(beam_size=1, length_penalty=1.0, early_stop=early_stop, max_length=12)
-    ((found,),) = decode(model, collate_sources([[4]]), chosen)
+    ((found,),) = answer_sources(model, collate_sources([[4]]), chosen)
     assert found.tokens == [4] * length
     total = math.log(0.49) + 5 * math.log(0.99) + math.log(0.99) if length else math.log(0.51)
     assert found.log_probability == pytest.approx(total, abs=1e-5)
@@ -203,7 +203,7 @@ def test_a_beam_of_one_is_greedy(seed: int, early_stop: bool) -> None:
     model, batch = build(seed), collate_sources(SOURCES)
     beam = DecodingSettings(beam_size=1, length_penalty=0, early_stop=early_stop, max_length=11)
     greedy = DecodingSettings(method="greedy", max_length=11)
-    for one, two in zip(decode(model, batch, beam), decode(model, batch, greedy), strict=True):
+    for one, two in zip(answer_sources(model, batch, beam), answer_sources(model, batch, greedy), strict=True):
         assert_same(one, two)
 
 
@@ -212,27 +212,29 @@ def test_a_beam_of_one_is_greedy(seed: int, early_stop: bool) -> None:
 def test_batched_equals_one_by_one(seed: int, coverage: float, decoder: str) -> None:
     model = build(seed, decoder=decoder)
     chosen = DecodingSettings(beam_size=3, n_best=2, coverage_penalty=coverage, max_length=9)
-    together = decode(model, collate_sources(SOURCES), chosen, keep_attention=True)
+    together = answer_sources(model, collate_sources(SOURCES), chosen, keep_attention=True)
     for source, answers in zip(SOURCES, together, strict=True):
-        assert_same(answers, decode(model, collate_sources([source]), chosen, keep_attention=True)[0], attention=True)
+        assert_same(
+            answers, answer_sources(model, collate_sources([source]), chosen, keep_attention=True)[0], attention=True
+        )
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
 def test_numbers_are_consistent_with_the_model(beam_size: int) -> None:
     model = build()
     chosen = DecodingSettings(beam_size=beam_size, n_best=2, max_length=9, length_penalty=0.6)
-    for source, answers in zip(SOURCES, decode(model, collate_sources(SOURCES), chosen), strict=True):
+    for source, answers in zip(SOURCES, answer_sources(model, collate_sources(SOURCES), chosen), strict=True):
         assert [h.score for h in answers] == sorted((h.score for h in answers), reverse=True)
         for hypothesis in answers:
-            chances, _ = forced(model, source, hypothesis.tokens, chosen)
-            assert hypothesis.token_log_probabilities == pytest.approx(chances, abs=1e-4)
-            assert hypothesis.log_probability == pytest.approx(sum(chances), abs=1e-4)
+            log_probs, _ = forced(model, source, hypothesis.tokens, chosen)
+            assert hypothesis.token_log_probabilities == pytest.approx(log_probs, abs=1e-4)
+            assert hypothesis.log_probability == pytest.approx(sum(log_probs), abs=1e-4)
             normaliser = ((6 + len(hypothesis.tokens)) / 6) ** 0.6
-            assert hypothesis.score == pytest.approx(sum(chances) / normaliser, abs=1e-4)
+            assert hypothesis.score == pytest.approx(sum(log_probs) / normaliser, abs=1e-4)
 
 
 def test_answers_of_a_sentence_are_all_different() -> None:
-    found = decode(build(), collate_sources(SOURCES), DecodingSettings(beam_size=11, n_best=11, max_length=6))
+    found = answer_sources(build(), collate_sources(SOURCES), DecodingSettings(beam_size=11, n_best=11, max_length=6))
     for answers in found:
         assert len(answers) == 11
         assert len({tuple(h.tokens) for h in answers}) == 11
@@ -243,7 +245,7 @@ def test_attention_is_one_row_a_symbol_and_the_end(source: list[int]) -> None:
     model = build()
     chosen = DecodingSettings(beam_size=3, n_best=3, max_length=8)
     batch = collate_sources([*SOURCES, source])
-    for hypothesis in decode(model, batch, chosen, keep_attention=True)[-1]:
+    for hypothesis in answer_sources(model, batch, chosen, keep_attention=True)[-1]:
         _, looked = forced(model, source, hypothesis.tokens, chosen)
         assert hypothesis.attention.shape == (len(hypothesis.tokens) + 1, len(source) + 1)
         torch.testing.assert_close(hypothesis.attention.sum(-1), torch.ones(len(hypothesis.tokens) + 1))
@@ -252,15 +254,15 @@ def test_attention_is_one_row_a_symbol_and_the_end(source: list[int]) -> None:
 
 def test_no_attention_where_there_is_none() -> None:
     chosen = DecodingSettings(beam_size=3, max_length=8, coverage_penalty=0.3)
-    for (hypothesis,) in decode(build(decoder="state"), collate_sources(SOURCES), chosen, keep_attention=True):
+    for (hypothesis,) in answer_sources(build(decoder="state"), collate_sources(SOURCES), chosen, keep_attention=True):
         assert hypothesis.attention is None
 
 
 # -- limits and symbols ----------------------------------------------------------------------------------------------
 
 
-def biased(*symbols: int, **given: Any) -> RecurrentTranslator:
-    """A model that very much wants to say certain symbols."""
+def biased(*symbols: int, **given: Any) -> EncoderDecoder:
+    """A model that very much prefers certain symbols."""
     model = build(**given)
     model.output.bias.data[list(symbols)] += 50.0
     return model
@@ -270,7 +272,7 @@ def biased(*symbols: int, **given: Any) -> RecurrentTranslator:
 @pytest.mark.parametrize("max_length", [1, 2, 5])
 def test_the_limit_holds_end_symbol_included(method: str, max_length: int) -> None:
     chosen = DecodingSettings(method=method, max_length=max_length, n_best=1)
-    for (hypothesis,) in decode(biased(4), collate_sources(SOURCES), chosen):
+    for (hypothesis,) in answer_sources(biased(4), collate_sources(SOURCES), chosen):
         assert hypothesis.tokens == [4] * (max_length - 1)
         assert not hypothesis.finished
         assert len(hypothesis.token_log_probabilities) == max_length
@@ -278,16 +280,16 @@ def test_the_limit_holds_end_symbol_included(method: str, max_length: int) -> No
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_the_limit_grows_with_the_source(method: str) -> None:
-    chosen = DecodingSettings(method=method, max_ratio=2.0)
+    chosen = DecodingSettings(method=method, max_ratio=2.0, early_stop=False)
     assert chosen.limit(7) == 24
     assert DecodingSettings(max_length=13).limit(7) == 13
-    for source, (hypothesis,) in zip(SOURCES, decode(biased(4), collate_sources(SOURCES), chosen), strict=True):
+    for source, (hypothesis,) in zip(SOURCES, answer_sources(biased(4), collate_sources(SOURCES), chosen), strict=True):
         assert len(hypothesis.tokens) + 1 == 2 * (len(source) + 1) + 10
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 @pytest.mark.parametrize(
-    ("unknown", "decoder", "says"),
+    ("unknown", "decoder", "comes"),
     [
         ("keep", "attention", True),
         ("keep", "state", True),
@@ -297,18 +299,18 @@ def test_the_limit_grows_with_the_source(method: str) -> None:
         ("forbid", "state", False),
     ],
 )
-def test_which_symbols_are_never_said(method: str, unknown: str, decoder: str, says: bool) -> None:
+def test_which_symbols_never_come(method: str, unknown: str, decoder: str, comes: bool) -> None:
     model = biased(PAD_ID, BOS_ID, UNK_ID, decoder=decoder)
     chosen = DecodingSettings(method=method, unknown=unknown, max_length=5, beam_size=3)
-    for (hypothesis,) in decode(model, collate_sources(SOURCES), chosen):
+    for (hypothesis,) in answer_sources(model, collate_sources(SOURCES), chosen):
         assert not {PAD_ID, BOS_ID, EOS_ID} & set(hypothesis.tokens)
-        assert (UNK_ID in hypothesis.tokens) == says
+        assert (UNK_ID in hypothesis.tokens) == comes
         assert math.isfinite(hypothesis.score)
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_an_answer_may_be_empty(method: str) -> None:
-    for (hypothesis,) in decode(biased(EOS_ID), collate_sources(SOURCES), DecodingSettings(method=method)):
+    for (hypothesis,) in answer_sources(biased(EOS_ID), collate_sources(SOURCES), DecodingSettings(method=method)):
         assert hypothesis.tokens == []
         assert hypothesis.finished
         assert hypothesis.log_probability == pytest.approx(0, abs=1e-4)
@@ -316,5 +318,5 @@ def test_an_answer_may_be_empty(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 def test_nothing_asked_nothing_answered(method: str) -> None:
-    empty = SourceBatch(torch.empty(0, 3, dtype=torch.long), torch.empty(0, dtype=torch.long))
-    assert decode(build(cell="lstm_coupled"), empty, DecodingSettings(method=method)) == []
+    empty = Tokens(torch.empty(0, 3, dtype=torch.long), torch.empty(0, dtype=torch.long))
+    assert answer_sources(build(cell="lstm_coupled"), empty, DecodingSettings(method=method)) == []

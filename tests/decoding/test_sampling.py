@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from seqloom.batches.collate import SourceBatch, collate_pairs, collate_sources
+from seqloom.batches.collate import Tokens, collate_pairs, collate_sources
 from seqloom.decoding.sampling import keep_likely
-from seqloom.decoding.search import decode
+from seqloom.decoding.search import answer_sources
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
-from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
+from seqloom.models.encoder_decoder import EncoderDecoder, RecurrentTranslatorSettings
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 
 SYMBOLS = 7
 SOURCES = [[4, 5, 6], [6], [5, 4, 4, 6, 5]]
 
 
-def build(seed: int = 41, **given: Any) -> RecurrentTranslator:
+def build(seed: int = 41, **given: Any) -> EncoderDecoder:
     torch.manual_seed(seed)
     chosen = RecurrentTranslatorSettings(**{"cell": "lstm", "embedding_size": 5, "hidden_size": 6} | given)
-    model = RecurrentTranslator(chosen, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
+    model = EncoderDecoder(chosen, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
     for weight in model.parameters():
         weight.data += 0.7 * torch.randn_like(weight)
     return model.eval()
@@ -45,7 +45,7 @@ class Dice:
         for symbol, probability in probabilities.items():
             self.logits[symbol] = math.log(probability)
 
-    def start(self, batch: SourceBatch) -> Dice:
+    def start(self, batch: Tokens) -> Dice:
         return self
 
     def follow(self, rows: Tensor, sentences: Tensor | None = None) -> Dice:
@@ -114,8 +114,8 @@ def test_what_is_forbidden_stays_forbidden() -> None:
 def first_symbols(chosen: DecodingSettings, draws: int) -> Counter[int]:
     """What a die shows, over many sentences of one symbol each."""
     model = Dice({4: 0.5, 5: 0.2, 6: 0.1, EOS_ID: 0.2})
-    batch = SourceBatch(torch.full((draws, 1), EOS_ID), torch.ones(draws, dtype=torch.long))
-    return Counter(h.tokens[0] if h.tokens else EOS_ID for (h,) in decode(model, batch, chosen))
+    batch = Tokens(torch.full((draws, 1), EOS_ID), torch.ones(draws, dtype=torch.long))
+    return Counter(h.tokens[0] if h.tokens else EOS_ID for (h,) in answer_sources(model, batch, chosen))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_draws_of_one_sentence_match_probabilities_too() -> None:
     """One sentence asked for many answers: the draws must be independent of each other."""
     model, draws = Dice({4: 0.5, 5: 0.3, EOS_ID: 0.2}), 499
     batch = collate_sources([[4]])
-    (answers,) = decode(model, batch, DecodingSettings(method="sample", n_best=draws, max_length=3, seed=3))
+    (answers,) = answer_sources(model, batch, DecodingSettings(method="sample", n_best=draws, max_length=3, seed=3))
     seen = Counter(h.tokens[0] if h.tokens else EOS_ID for h in answers)
     second = Counter(h.tokens[1] if len(h.tokens) > 1 else EOS_ID for h in answers if h.tokens)
     for counts in (seen, second):
@@ -152,10 +152,12 @@ def test_draws_of_one_sentence_match_probabilities_too() -> None:
 def test_a_sentence_keeps_its_draws_whatever_shares_its_batch(model_seed: int, order: list[int], seed: int) -> None:
     model = build(model_seed)
     chosen = DecodingSettings(method="sample", n_best=2, max_length=9, seed=seed)
-    together = decode(model, collate_sources(SOURCES), chosen, keep_attention=True)
-    shuffled = decode(model, collate_sources([SOURCES[i] for i in order]), chosen, keep_attention=True, numbers=order)
+    together = answer_sources(model, collate_sources(SOURCES), chosen, keep_attention=True)
+    shuffled = answer_sources(
+        model, collate_sources([SOURCES[i] for i in order]), chosen, keep_attention=True, numbers=order
+    )
     for place, number in enumerate(order):
-        alone = decode(model, collate_sources([SOURCES[number]]), chosen, keep_attention=True, numbers=[number])
+        alone = answer_sources(model, collate_sources([SOURCES[number]]), chosen, keep_attention=True, numbers=[number])
         assert_same(alone[0], together[number])
         assert_same(shuffled[place], together[number])
 
@@ -165,7 +167,7 @@ def test_seeds_sentences_and_draws_differ() -> None:
 
     def answers(seed: int) -> list[list[list[int]]]:
         chosen = DecodingSettings(method="sample", seed=seed, n_best=3, max_length=13, temperature=2.0)
-        return [[h.tokens for h in found] for found in decode(model, batch, chosen)]
+        return [[h.tokens for h in found] for found in answer_sources(model, batch, chosen)]
 
     assert answers(1) == answers(1)
     assert answers(1) != answers(2)
@@ -176,15 +178,15 @@ def test_sampling_leaves_the_global_generator_alone() -> None:
     model = build()
     torch.manual_seed(53)
     before = torch.get_rng_state()
-    decode(model, collate_sources(SOURCES), DecodingSettings(method="sample", max_length=5))
+    answer_sources(model, collate_sources(SOURCES), DecodingSettings(method="sample", max_length=5))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_top_k_of_one_is_greedy() -> None:
     model, batch = build(), collate_sources(SOURCES)
-    greedy = decode(model, batch, DecodingSettings(method="greedy", max_length=9), keep_attention=True)
+    greedy = answer_sources(model, batch, DecodingSettings(method="greedy", max_length=9), keep_attention=True)
     sharp = DecodingSettings(method="sample", top_k=1, max_length=9)
-    for one, two in zip(decode(model, batch, sharp, keep_attention=True), greedy, strict=True):
+    for one, two in zip(answer_sources(model, batch, sharp, keep_attention=True), greedy, strict=True):
         assert_same(one, two)
 
 
@@ -195,9 +197,9 @@ def test_top_k_of_one_is_greedy() -> None:
 @given(st.integers(0, 10_000))
 def test_greedy_batched_equals_one_by_one(seed: int) -> None:
     model, chosen = build(seed), DecodingSettings(method="greedy", max_length=9)
-    together = decode(model, collate_sources(SOURCES), chosen, keep_attention=True)
+    together = answer_sources(model, collate_sources(SOURCES), chosen, keep_attention=True)
     for source, answers in zip(SOURCES, together, strict=True):
-        assert_same(decode(model, collate_sources([source]), chosen, keep_attention=True)[0], answers)
+        assert_same(answer_sources(model, collate_sources([source]), chosen, keep_attention=True)[0], answers)
 
 
 @pytest.mark.parametrize("method", ["greedy", "sample"])
@@ -205,7 +207,7 @@ def test_numbers_agree_with_a_forced_pass(method: str) -> None:
     """The likelihoods an answer carries are the model's own, before temperature and filters."""
     model = build()
     chosen = DecodingSettings(method=method, max_length=9, temperature=0.8, top_k=3)
-    found = [h for (h,) in decode(model, collate_sources(SOURCES), chosen, keep_attention=True)]
+    found = [h for (h,) in answer_sources(model, collate_sources(SOURCES), chosen, keep_attention=True)]
     batch = collate_pairs(SOURCES, [h.tokens for h in found])
     with torch.no_grad():
         logits = model.output(model(batch))
@@ -227,4 +229,4 @@ def test_numbers_agree_with_a_forced_pass(method: str) -> None:
 def test_attention_is_kept_only_when_asked_for() -> None:
     for method in ("greedy", "sample", "beam"):
         chosen = DecodingSettings(method=method, max_length=5)
-        assert all(h.attention is None for (h,) in decode(build(), collate_sources(SOURCES), chosen))
+        assert all(h.attention is None for (h,) in answer_sources(build(), collate_sources(SOURCES), chosen))

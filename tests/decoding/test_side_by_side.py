@@ -1,4 +1,4 @@
-"""Searches side by side: the same answers as one after the other, in the order of the texts; errors are told."""
+"""Searches side by side: the same answers as one after the other, in the order of the texts; errors are raised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 import seqloom
 from seqloom.decoding.search import side_by_side
-from seqloom.tasks import translate
+from seqloom.tasks import supervised
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_an_error_is_raised_and_no_thread_is_left() -> None:
 def test_answers_do_not_depend_on_threads(
     how: dict[str, Any], tiny_transformer_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translate, "SEARCHED_AT_LEAST", 20)
+    monkeypatch.setattr(supervised, "SEARCHED_AT_LEAST", 20)
     model = seqloom.load(tiny_transformer_run)
     texts = [text for text in ("the cat sleeps", "", "my famous brothers can clean my plate", " ") for _ in range(9)]
     one_by_one = model.predict(texts, **how)

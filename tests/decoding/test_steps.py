@@ -58,10 +58,10 @@ def test_candidates_are_those_of_the_plain_way(seed: int, symbols: int, sentence
 
 
 def test_best_of_by_hand() -> None:
-    """Chances 1/2, 1/4, 1/8, 1/8 of four symbols, whatever is added to all logits."""
+    """Probabilities 1/2, 1/4, 1/8, 1/8 of four symbols, whatever is added to all logits."""
     logits = torch.tensor([[0.125, 0.5, 0.125, 0.25]]).log() + 17
     best = best_of(logits, 2)
-    torch.testing.assert_close(best.chances.exp(), torch.tensor([[0.5, 0.25]]))
+    torch.testing.assert_close(best.log_probs.exp(), torch.tensor([[0.5, 0.25]]))
     assert best.symbols.tolist() == [[1, 3]]
     torch.testing.assert_close(best.end.exp(), torch.tensor([0.25]))  # EOS is 3
     assert EOS_ID == 3

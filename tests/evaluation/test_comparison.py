@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.evaluation.comparison import (
-    METRICS_OF,
-    Comparison,
-    Entry,
-    Metric,
-    Training,
-    Validated,
-    distinct_names,
-    training_from,
-)
+from seqloom.evaluation.comparison import Comparison, Entry, Training, Validated, distinct_names, training_from
+from seqloom.evaluation.figures import METRICS, metrics
+from seqloom.tasks import TASKS, find_task
 
 JOURNAL = [
     {"event": "start", "time": 1.0, "parameters": 1234, "threads": 1, "processes": 2},
@@ -68,8 +62,8 @@ events = st.fixed_dictionaries(
 @given(st.lists(anything | events | st.tuples(events, events).map(lambda two: two[0] | two[1])))
 def test_whatever_a_journal_holds_it_can_be_shown(lines: list[object]) -> None:
     entry = Entry("a", "a", "k", {}, training_from(lines))
-    comparison = Comparison("translate", "data", METRICS_OF["translate"], (entry,))
-    comparison.drawn(["bleu"])
+    comparison = Comparison("translate", "data", metrics("bleu", "chrf"), (entry,), drawn=("bleu", "loss"))
+    comparison.followed(["bleu"])
     assert comparison.render().count("\n") == 4
     json.dumps(comparison.to_dict(), allow_nan=False)
 
@@ -78,7 +72,7 @@ def entry(name: str, finished: bool = True, training: Training | None = None, **
     return Entry(name, f"runs/{name}", "recurrent_lm", figures, training or Training(), finished)
 
 
-PERPLEXITY, BITS = METRICS_OF["model_language"]
+PERPLEXITY, BITS, BLEU = metrics("perplexity", "bits_per_character", "bleu")
 
 
 def compared(*entries: Entry, notes: tuple[str, ...] = ()) -> Comparison:
@@ -92,9 +86,8 @@ def test_the_best_is_the_lowest_perplexity() -> None:
 
 
 def test_the_best_is_the_highest_bleu() -> None:
-    bleu = METRICS_OF["translate"][0]
-    table = Comparison("translate", "", (bleu,), (entry("a", bleu=9.0), entry("b", bleu=12.0), entry("c", bleu=11.0)))
-    assert table.best(bleu) == {"b"}
+    table = Comparison("translate", "", (BLEU,), (entry("a", bleu=9.0), entry("b", bleu=12.0), entry("c", bleu=11.0)))
+    assert table.best(BLEU) == {"b"}
 
 
 def test_equal_digits_share_the_mark() -> None:
@@ -164,18 +157,20 @@ def test_what_is_drawn() -> None:
     both = Training(validations=(Validated(1.0, {"loss": 1.0, "perplexity": 2.0, "bleu": 3.0, "exact_match": 1.0}),))
     bare = Training(validations=(Validated(1.0, {"loss": 1.0, "perplexity": 2.0}),))
 
-    def drawn(task: str, wanted: list[str], *trainings: Training) -> str | None:
+    def followed(drawn: tuple[str, ...], wanted: list[str], *trainings: Training) -> str | None:
         entries = tuple(Entry(str(i), "", "", {}, one) for i, one in enumerate(trainings))
-        return Comparison(task, "", (), entries).drawn(wanted)
+        return Comparison("", "", (), entries, drawn=drawn, per_symbol=frozenset({"loss"})).followed(wanted)
 
-    assert drawn("translate", ["loss", "loss"], both, both) == "bleu"  # losses depend on how text is cut
-    assert drawn("translate", ["exact_match", "exact_match"], both, both) == "exact_match"
-    assert drawn("translate", ["exact_match", "bleu"], both, both) == "bleu"
-    assert drawn("translate", ["bleu", "bleu"], both, bare) == "perplexity"  # what all have
-    assert drawn("translate", ["bleu", "bleu"], both, Training()) == "bleu"  # who has nothing is not asked
-    assert drawn("model_language", ["loss"], bare) == "perplexity"
-    assert drawn("model_language", ["perplexity"], Training()) is None
-    assert drawn("embed", [], Training()) is None
+    texts, symbols = ("bleu", "perplexity", "loss"), ("perplexity", "loss")
+    assert followed(texts, ["loss", "loss"], both, both) == "bleu"  # losses depend on how text is cut
+    assert followed(texts, ["exact_match", "exact_match"], both, both) == "exact_match"
+    assert followed(texts, ["exact_match", "bleu"], both, both) == "bleu"
+    assert followed(texts, ["bleu", "bleu"], both, bare) == "perplexity"  # what all have
+    assert followed(texts, ["bleu", "bleu"], both, Training()) == "bleu"  # who has nothing is not asked
+    assert followed(symbols, ["loss"], bare) == "perplexity"
+    assert followed(symbols, ["perplexity"], Training()) is None
+    assert followed((), [], Training()) is None
+    assert followed((), ["loss"], bare) is None
 
 
 @pytest.mark.parametrize(
@@ -197,5 +192,20 @@ def test_names_are_distinct_and_say_where(paths: list[tuple[str, ...]]) -> None:
     assert all("/".join(path).endswith(name) for path, name in zip(paths, found, strict=True))
 
 
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_what_a_task_declares_is_known(name: str) -> None:
+    """`compare`, early stopping and tables look figures up by these names."""
+    task = find_task(name)
+    assert task.metrics
+    assert all(METRICS[metric.name] is metric for metric in task.metrics)
+    assert set(task.drawn) <= METRICS.keys()
+    training = task.Recipe.model_fields["training"].annotation
+    kinds = [kind for kind in (training, *get_args(training)) if "metric" in getattr(kind, "model_fields", {})]
+    chosen = {metric for kind in kinds for metric in get_args(kind.model_fields["metric"].annotation)}
+    assert chosen <= METRICS.keys()
+    assert bool(chosen) == bool(task.drawn), "what is validated can be followed"
+    assert set(task.drawn) <= chosen, "what can be followed can be decided by"
+
+
 def test_digits_of_a_metric() -> None:
-    assert Metric("x", "x", "higher", 3).show(0.12345) == "0.123"
+    assert METRICS["aer"].show(0.12345) == "0.123"

@@ -6,9 +6,16 @@ import pytest
 import sacrebleu
 
 from seqloom.errors import UserError
+from seqloom.evaluation.error_rates import (
+    character_error_rate,
+    phone_error_rate,
+    sequence_error_rate,
+    word_error_rate,
+)
+from seqloom.evaluation.figures import METRICS
 from seqloom.evaluation.metrics import (
-    METRICS,
     TEXT_METRICS,
+    USUAL,
     corpus_scores,
     exact_match,
     group_bleu,
@@ -78,11 +85,28 @@ def test_our_own_mistakes_fail_at_once(hypotheses: list[str], references: list[s
         corpus_scores(hypotheses, references)
 
 
-def test_every_metric_has_a_direction() -> None:
-    assert set(TEXT_METRICS) <= set(METRICS)
-    lower = {name for name, direction in METRICS.items() if direction == "lower"}
-    assert lower == {"ter", "aer", "loss", "perplexity", "bits_per_character"}
-    assert set(METRICS.values()) == {"higher", "lower"}
+def test_every_metric_of_texts_is_known_and_computed() -> None:
+    assert set(USUAL) < set(TEXT_METRICS) <= set(METRICS)
+    for lowercase in (False, True):
+        scores = corpus_scores(HYPOTHESES, REFERENCES, TEXT_METRICS, lowercase=lowercase)
+        assert tuple(scores) == TEXT_METRICS
+        for name, rate in {
+            "word_error_rate": word_error_rate,
+            "character_error_rate": character_error_rate,
+            "phone_error_rate": phone_error_rate,
+            "sequence_error_rate": sequence_error_rate,
+        }.items():
+            assert scores[name] == rate(HYPOTHESES, REFERENCES, lowercase=lowercase)
+        assert scores["sequence_error_rate"] == pytest.approx(100 - scores["exact_match"])
+
+
+def test_better_is_what_perfect_answers_have_more_or_less_of() -> None:
+    perfect, wrong = (corpus_scores(some, REFERENCES, TEXT_METRICS) for some in (REFERENCES, HYPOTHESES))
+    for name in TEXT_METRICS:
+        assert METRICS[name].improves(perfect[name], wrong[name])
+        assert not METRICS[name].improves(wrong[name], perfect[name])
+        assert not METRICS[name].improves(wrong[name], wrong[name])
+        assert METRICS[name].improves(wrong[name], None)
 
 
 def test_tokenised_text_is_recognised_by_its_full_stops(capsys: pytest.CaptureFixture[str]) -> None:

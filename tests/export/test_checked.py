@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seqloom
-from seqloom.decoding.known import FIELDS, KnownDecoding
+from seqloom.decoding.known import FIELDS, KnownDecoding, is_sound
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import SeqloomError, UserError
 from seqloom.export.checked import is_as_written
 from seqloom.export.ctranslate2 import export
-from seqloom.export.translator import ExportedTranslator
+from seqloom.model import load
 from seqloom.text.tokenizers import Tokenizer
 
 
 @pytest.fixture(scope="module")
 def written(tiny_transformer_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export(tiny_transformer_run, tmp_path_factory.mktemp("checked") / "exported", verify=False)[0]
+    return export(load(tiny_transformer_run), tmp_path_factory.mktemp("checked") / "exported", verify=False)[0]
 
 
 @pytest.fixture
@@ -44,14 +44,15 @@ def describe(folder: Path, description: dict[str, Any]) -> None:
 
 def test_what_the_exporter_wrote_is_taken_as_it_is(folder: Path) -> None:
     assert is_as_written(folder, described(folder))
-    known = ExportedTranslator.load(folder)
-    assert isinstance(known.decoding, KnownDecoding)
+    known = load(folder)
+    assert isinstance(known.options, KnownDecoding)
     describe(folder, described(folder) | {"checksum": "00000000"})
-    checked = ExportedTranslator.load(folder)
-    assert isinstance(checked.decoding, DecodingSettings)
-    assert vars(known.decoding) == checked.decoding.model_dump()
+    checked = load(folder)
+    assert isinstance(checked.options, DecodingSettings)
+    assert vars(known.options) == checked.options.model_dump()
     texts = ["the green witch arrived", "a cat", "zebras", ""]
-    for left, right in ((known.source, checked.source), (known.target, checked.target)):
+    for side in ("source", "target"):
+        left, right = (getattr(model.network, side) for model in (known, checked))
         assert left.settings == right.settings
         assert left.encode_many(texts) == right.encode_many(texts)
     assert [a.text for a in known.predict(texts)] == [a.text for a in checked.predict(texts)]
@@ -103,7 +104,7 @@ CHANGES: dict[Callable[[Path, dict[str, Any]], None], str | None] = {
     no_text: None,
     other_version: None,
     missing_file: "tokenizer.target.json",
-    without_checksum: None,  # written before there was one
+    without_checksum: None,
 }
 
 
@@ -115,19 +116,20 @@ def test_what_was_changed_is_checked(change: Callable[[Path, dict[str, Any]], No
     assert not is_as_written(folder, about)
     message = CHANGES[change]
     if message is None:
-        model = ExportedTranslator.load(folder)
-        assert isinstance(model.decoding, DecodingSettings)
-        assert model.target.settings.tokenizer == "word"
+        model = load(folder)
+        assert isinstance(model.options, DecodingSettings)
+        assert model.network.target.settings.tokenizer == "word"
     else:
         with pytest.raises(SeqloomError, match=message):
-            ExportedTranslator.load(folder)
+            load(folder)
 
 
 # -- decoding settings without the library that checks them ------------------------------------------------------------
 
 
 def test_the_names_are_those_of_the_settings() -> None:
-    assert DecodingSettings.model_fields.keys() == FIELDS
+    assert DecodingSettings.model_fields.keys() == FIELDS.keys()
+    assert is_sound(DecodingSettings().model_dump(mode="json"))
 
 
 @given(st.integers(1, 500), st.floats(0.01, 20.0), st.integers(0, 2000))
@@ -136,11 +138,29 @@ def test_the_length_limit_is_the_same(max_length: int, max_ratio: float, length:
     assert KnownDecoding(settings.model_dump()).limit(length) == settings.limit(length)
 
 
-ODD = st.none() | st.booleans() | st.floats() | st.integers(-5, 2000) | st.sampled_from(["greedy", "beam", "3", "best"])
+ODD = (
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.floats(0.0, 12.0)
+    | st.integers(-5, 2000)
+    | st.integers()
+    | st.sampled_from(["greedy", "beam", "sample", "3", "best", "keep", "int8", [], {}])
+)
 BASES = [DecodingSettings(), DecodingSettings(method="greedy"), DecodingSettings(beam_size=2, n_best=2)]
+NAMES = st.sampled_from([*sorted(FIELDS), "beam", "method", "beam_size"])
 
 
-@given(st.sampled_from(BASES), st.dictionaries(st.sampled_from([*sorted(FIELDS), "beam", "method", "beam_size"]), ODD))
+@given(st.sampled_from(BASES), st.dictionaries(NAMES, ODD))
+def test_what_is_plainly_sound_is_what_the_settings_would_take_as_it_is(
+    base: DecodingSettings, values: dict[str, Any]
+) -> None:
+    changed = base.model_dump() | values
+    if is_sound(changed):
+        assert repr(DecodingSettings(**changed).overridden({}).model_dump()) == repr(changed)  # repr: 1 is not 1.0
+
+
+@given(st.sampled_from(BASES), st.dictionaries(NAMES, ODD))
 def test_changed_settings_are_the_same_or_refused_with_the_same_words(
     base: DecodingSettings, values: dict[str, Any]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -14,7 +15,6 @@ import pytest
 import torch
 
 import seqloom
-from seqloom.batches.collate import collate_sources
 from seqloom.cli.main import run
 from seqloom.corpus.examples import Pair
 from seqloom.decoding.sampling import keep_likely
@@ -23,9 +23,10 @@ from seqloom.errors import UserError
 from seqloom.export.ctranslate2 import export
 from seqloom.export.engine import MISSING, Engine
 from seqloom.export.search import BUDGETS, SHARES
-from seqloom.export.translator import ExportedTranslator
+from seqloom.export.translator import ExportedTranslation, open_exported
 from seqloom.machine import num_cores
-from seqloom.predictor import Predictor
+from seqloom.model import Model, load
+from seqloom.tasks.translate import Translation
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 
 SENTENCES = [
@@ -43,17 +44,27 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def folder(tiny_transformer_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export(tiny_transformer_run, tmp_path_factory.mktemp("exported") / "model", sentences=10)[0]
+    return export(load(tiny_transformer_run), tmp_path_factory.mktemp("exported") / "model", sentences=10)[0]
+
+
+def opened(folder: Path, num_workers: int = 1) -> Model:
+    return Model(*open_exported(folder, num_workers))
+
+
+def found_by(model: Model, texts: list[str], options: Any) -> list[Any]:
+    """The answers as symbols, in order."""
+    found = dict(model.task.translate(model.network, texts, options))
+    return [found[index] for index in range(len(texts))]
 
 
 @pytest.fixture(scope="module")
-def exported(folder: Path) -> ExportedTranslator:
-    return ExportedTranslator.load(folder, num_workers=2)
+def exported(folder: Path) -> Model:
+    return opened(folder, num_workers=2)
 
 
 @pytest.fixture(scope="module")
-def original(tiny_transformer_run: Path) -> Predictor:
-    return Predictor.load(tiny_transformer_run)
+def original(tiny_transformer_run: Path) -> Model:
+    return load(tiny_transformer_run)
 
 
 # Several beginnings may end in the last step, so that more than beam_size have ended. CTranslate2 hands over the
@@ -63,7 +74,7 @@ differs = pytest.mark.xfail(reason="more than beam_size ended, and the two engin
 
 
 @pytest.mark.parametrize(
-    "decoding",
+    "options",
     [
         {"method": "greedy"},
         {"method": "greedy", "unknown": "keep"},
@@ -81,12 +92,10 @@ differs = pytest.mark.xfail(reason="more than beam_size ended, and the two engin
     ],
     ids=lambda values: " ".join(f"{key}={value}" for key, value in values.items()) or "default",
 )
-def test_every_search_answers_as_the_original(
-    decoding: dict[str, Any], original: Predictor, exported: ExportedTranslator
-) -> None:
-    told: list[int] = []
-    theirs, ours = exported.predict(SENTENCES, told.append, **decoding), original.predict(SENTENCES, **decoding)
-    assert told[-1] == len(SENTENCES)
+def test_every_search_answers_as_the_original(options: dict[str, Any], original: Model, exported: Model) -> None:
+    counted: list[int] = []
+    theirs, ours = exported.predict(SENTENCES, counted.append, **options), original.predict(SENTENCES, **options)
+    assert counted[-1] == len(SENTENCES)
     for one, other in zip(theirs, ours, strict=True):
         assert (one.source, one.text, one.tokens, one.finished) == (
             other.source,
@@ -95,15 +104,15 @@ def test_every_search_answers_as_the_original(
             other.finished,
         )
         assert [a.text for a in one.alternatives] == [a.text for a in other.alternatives]
-        if decoding.get("unknown") != "forbid":
+        if options.get("unknown") != "forbid":
             assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=1e-4)
         elif not one.finished:
-            continue  # CTranslate2 tells the chances of a known answer before UNK is left out
+            continue  # CTranslate2 gives the log_probs of a known answer before UNK is left out
         assert one.score == pytest.approx(other.score, abs=1e-4)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
-def test_the_answers_above_show_what_they_should(original: Predictor) -> None:
+def test_the_answers_above_show_what_they_should(original: Model) -> None:
     """The comparison proves nothing about cases that do not happen."""
     answers = original.predict(SENTENCES)
     assert any("<unk>" in answer.tokens for answer in answers)
@@ -118,18 +127,18 @@ def test_a_beam_that_was_cut_is_asked_again_while_the_rest_is_worked_on(
     words = ["the", "dogs", "that", "we", "found", "did", "not", "see", "my", "old", "green", "uncle"]
     texts = [" ".join(words[first:last]) for first in range(6) for last in range(first + 1, len(words) + 1)]
     tight = {"beam_size": 3, "max_length": 6, "batch_tokens": 20, "unknown": "keep"}
-    fresh = ExportedTranslator.load(folder, num_workers=1)
+    fresh = opened(folder)
     alone = [fresh(text, **tight) for text in texts]
     asked: list[tuple[int, ...]] = []
-    submit = type(fresh.engine).submit
+    submit = type(fresh.network).submit
     monkeypatch.setattr(
-        type(fresh.engine),
+        type(fresh.network),
         "submit",
         lambda self, sources, **options: asked.extend(map(tuple, sources)) or submit(self, sources, **options),
     )
     together = fresh.predict(texts, **tight)
     assert [(a.text, a.finished) for a in together] == [(a.text, a.finished) for a in alone]
-    seen = set(map(tuple, fresh.source.encode_many(texts)))
+    seen = set(map(tuple, fresh.network.source.encode_many(texts)))
     again = [place for place, source in enumerate(asked) if source in asked[:place]]
     assert {asked[place] for place in again} < set(asked) == seen, "some, not all"
     assert again[0] < max(asked.index(source) for source in seen), (
@@ -141,7 +150,7 @@ def test_sums_of_beams_that_were_cut_are_found_while_the_rest_is_worked_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    fresh = ExportedTranslator.load(folder, num_workers=1)
+    fresh = opened(folder)
     tight = {"beam_size": 3, "max_length": 6, "batch_tokens": 20, "unknown": "keep"}
     texts = [text for text in SENTENCES if text.strip()] * 5
     alone = [fresh(text, **tight) for text in texts]
@@ -161,12 +170,12 @@ def test_answers_are_made_into_text_while_the_engine_works_on_others(
     folder: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    fresh = ExportedTranslator.load(folder, num_workers=1)
-    submit, shown = type(fresh.engine).submit, ExportedTranslator.shown
+    fresh = opened(folder)
+    submit, shown = type(fresh.network).submit, ExportedTranslation.shown
     monkeypatch.setattr(
-        type(fresh.engine), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
+        type(fresh.network), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
     )
-    monkeypatch.setattr(ExportedTranslator, "shown", lambda *given: events.append("show") or shown(*given))
+    monkeypatch.setattr(ExportedTranslation, "shown", lambda *given: events.append("show") or shown(*given))
     texts = [text for text in SENTENCES if text.strip()] * 10
     fresh.predict(texts, method=method, batch_tokens=20, unknown="keep")
     assert events.count("show") == len(texts)
@@ -176,29 +185,29 @@ def test_answers_are_made_into_text_while_the_engine_works_on_others(
 
 def test_texts_are_cut_a_window_at_a_time_while_the_engine_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answers in any window, each text in its place; the second is cut after the first has been asked."""
-    fresh = ExportedTranslator.load(folder, num_workers=1)
-    fresh.positions = None  # nobody has to look at all texts first
+    fresh = opened(folder)
+    fresh.task.positions = None  # nobody has to look at all texts first
     texts = [
         f"{text} {who}".strip() if text.strip() else text for text in SENTENCES for who in ("", "the dog", "sings")
     ]
     whole = [fresh(text).text for text in texts]
     events: list[str] = []
-    submit, cut = type(fresh.engine).submit, type(fresh.source).encode_many
+    submit, cut = type(fresh.network).submit, type(fresh.network.source).encode_many
     monkeypatch.setattr("seqloom.export.search.WINDOW", 7)
     monkeypatch.setattr(
-        type(fresh.engine), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
+        type(fresh.network), "submit", lambda *given, **options: events.append("ask") or submit(*given, **options)
     )
     monkeypatch.setattr(
-        type(fresh.source), "encode_many", lambda own, some: events.append(f"cut {len(some)}") or cut(own, some)
+        type(fresh.network.source), "encode_many", lambda own, some: events.append(f"cut {len(some)}") or cut(own, some)
     )
-    told: list[int] = []
-    answers = fresh.predict(texts, told.append, method="beam", batch_tokens=30)
+    counted: list[int] = []
+    answers = fresh.predict(texts, counted.append, method="beam", batch_tokens=30)
     assert [answer.text for answer in answers] == whole
     assert [answer.source for answer in answers] == texts
     assert [event for event in events if event != "ask"] == ["cut 7", "cut 7", "cut 7", "cut 6"]
     assert events[:2] == ["cut 7", "ask"]
-    assert told == sorted(told)
-    assert told[-1] == len(texts)
+    assert counted == sorted(counted)
+    assert counted[-1] == len(texts)
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8"])
@@ -207,20 +216,20 @@ def test_batches_fill_their_budget_and_shrink_towards_the_end(
     folder: Path, compute: str, method: str, beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each hypothesis of a beam takes its part of the budget; no batch is a large part of a worker's share."""
-    fresh = ExportedTranslator.load(folder, num_workers=2)
+    fresh = opened(folder, num_workers=2)
     sizes: list[int] = []
-    submit = type(fresh.engine).submit
+    submit = type(fresh.network).submit
 
     def counted(engine: Any, sources: list[list[int]], **options: Any) -> list[Any]:
         sizes.append(max(map(len, sources), default=0) * len(sources) + len(sources))
         return submit(engine, sources, **options)
 
-    monkeypatch.setattr(type(fresh.engine), "submit", counted)
+    monkeypatch.setattr(type(fresh.network), "submit", counted)
     monkeypatch.setattr("seqloom.export.search.WINDOW", 10**6)
     texts = ["the green witch arrived"] * 6000
     fresh.predict(texts, method=method, beam_size=beam_size, unknown="keep", precision=compute, batch_tokens=10**6)
     least, most = (symbols // (beam_size if method == "beam" else 1) for symbols in BUDGETS[compute])
-    one = len(fresh.source.encode(texts[0])) + 1
+    one = len(fresh.network.source.encode(texts[0])) + 1
     assert max(sizes) <= most
     assert max(sizes) > most - one
     assert all(size > least - one for size in sizes[:-1]), "the very last holds what is left"
@@ -230,28 +239,26 @@ def test_batches_fill_their_budget_and_shrink_towards_the_end(
 
 
 def test_greedy_search_finds_out_how_likely_an_answer_is_when_that_is_asked(
-    exported: ExportedTranslator, monkeypatch: pytest.MonkeyPatch
+    exported: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scored: list[int] = []
-    chances = type(exported.engine).chances
+    log_probs = Engine.log_probs
     monkeypatch.setattr(
-        type(exported.engine), "chances", lambda self, *asked: scored.append(len(asked[0])) or chances(self, *asked)
+        Engine, "log_probs", lambda self, *asked: scored.append(len(asked[0])) or log_probs(self, *asked)
     )
     answers = exported.predict(SENTENCES, method="greedy")
     assert not scored
-    told = exported.translate(SENTENCES, exported.decoding.overridden({"method": "greedy"}))
-    for answer, (found,) in zip(answers, told, strict=True):
+    summed = found_by(exported, SENTENCES, exported.options.overridden({"method": "greedy"}))
+    for answer, (found,) in zip(answers, summed, strict=True):
         assert answer.log_probability == answer.score == pytest.approx(found.log_probability, abs=1e-4)
     assert [count for count in scored if count] == [len([text for text in SENTENCES if text.strip()])], "all at once"
 
 
-def test_an_export_computes_with_eight_bits_where_that_is_asked(
-    folder: Path, exported: ExportedTranslator, original: Predictor
-) -> None:
-    fresh = ExportedTranslator.load(folder, num_workers=1)
+def test_an_export_computes_with_eight_bits_where_that_is_asked(folder: Path, exported: Model, original: Model) -> None:
+    fresh = opened(folder)
     rounded = fresh.predict(SENTENCES, precision="int8")
     exact = exported.predict(SENTENCES)
-    assert (fresh.engine.compute, fresh._rounded.compute) == ("float32", "int8")
+    assert (fresh.network.compute, fresh.network.int8.compute) == ("float32", "int8")
     assert [a.score for a in rounded] != [a.score for a in exact]
     assert [a.score for a in rounded] == pytest.approx([a.score for a in exact], abs=0.5)
     assert [a.score for a in original.predict(SENTENCES, precision="int8")] == pytest.approx(
@@ -259,18 +266,18 @@ def test_an_export_computes_with_eight_bits_where_that_is_asked(
     )
 
 
-def test_what_an_answer_in_eight_bits_is_said_to_be_worth_is_told_in_eight_bits_too(folder: Path) -> None:
-    fresh = ExportedTranslator.load(folder, num_workers=1)
+def test_log_probabilities_of_answers_in_eight_bits_are_computed_in_eight_bits_too(folder: Path) -> None:
+    fresh = opened(folder)
     greedy = DecodingSettings(method="greedy", precision="int8")
-    told = fresh.translate(SENTENCES, greedy)  # the search itself adds up
+    summed = found_by(fresh, SENTENCES, greedy)  # the search itself adds up
     answers = fresh.predict(SENTENCES, method="greedy", precision="int8")  # asked for afterwards
     exact = fresh.predict(SENTENCES, method="greedy")
-    sums = [rivals[0].log_probability for rivals in told]
+    sums = [rivals[0].log_probability for rivals in summed]
     assert [a.log_probability for a in answers] == pytest.approx(sums, abs=1e-4)
     assert [a.log_probability for a in exact] != pytest.approx(sums, abs=1e-4)
 
 
-def test_n_best_is_ranked_and_widens_the_beam(original: Predictor, exported: ExportedTranslator) -> None:
+def test_n_best_is_ranked_and_widens_the_beam(original: Model, exported: Model) -> None:
     one, other = (model("the dogs did not sleep", n_best=7) for model in (exported, original))
     scores = [one.score, *(a.score for a in one.alternatives)]
     assert len(scores) == 7
@@ -280,7 +287,13 @@ def test_n_best_is_ranked_and_widens_the_beam(original: Predictor, exported: Exp
     assert len(same) >= 5, "CTranslate2 keeps beam_size of what ended, we keep all: the last may differ"
 
 
-def test_sampling_follows_its_seed(exported: ExportedTranslator) -> None:
+def test_a_model_may_give_more_answers_than_its_beam_is_wide(folder: Path) -> None:
+    fresh = opened(folder)
+    fresh.options = DecodingSettings(beam_size=2, n_best=4)
+    assert len(fresh("the dogs did not sleep").alternatives) == 3
+
+
+def test_sampling_follows_its_seed(exported: Model) -> None:
     draw = lambda seed: [a.text for a in exported.predict(SENTENCES, method="sample", seed=seed)]  # noqa: E731
     assert draw(3) == draw(3)
     assert len({tuple(draw(seed)) for seed in range(4)}) == 4
@@ -293,45 +306,93 @@ def test_sampling_follows_its_seed(exported: ExportedTranslator) -> None:
 
 @pytest.mark.parametrize("settings", [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.3, 5, 1.0), (1.2, 0, 0.7)])
 def test_sampling_draws_from_our_distribution(
-    settings: tuple[float, int, float], original: Predictor, exported: ExportedTranslator
+    settings: tuple[float, int, float], original: Model, exported: Model
 ) -> None:
     temperature, top_k, top_p = settings
     text = "the witch sings"
-    state = original.model.start(collate_sources([original.task.source.encode(text)]))
+    state = original.network.start(original.task.source.batch([text]))
     with torch.inference_mode():
-        features, _, _ = original.model.advance(torch.tensor([BOS_ID]), state)
-        logits = original.model.output(features)
+        features, _, _ = original.network.advance(torch.tensor([BOS_ID]), state)
+        logits = original.network.output(features)
         logits[:, [PAD_ID, BOS_ID]] = float("-inf")
         expected = keep_likely(logits.log_softmax(-1), temperature, top_k, top_p).exp()[0]
-    chosen = exported.decoding.overridden(
+    chosen = exported.options.overridden(
         {"method": "sample", "temperature": temperature, "top_k": top_k, "top_p": top_p, "max_length": 3, "n_best": 3}
     )
-    found = exported.translate([text] * 400, chosen)
+    found = found_by(exported, [text] * 400, chosen)
     counts = Counter((one.tokens or [EOS_ID])[0] for rivals in found for one in rivals)
     assert all(expected[token] > 0 for token in counts)
-    away = sum(abs(counts[token] / 1200 - float(chance)) for token, chance in enumerate(expected)) / 2
+    away = sum(abs(counts[token] / 1200 - float(share)) for token, share in enumerate(expected)) / 2
     assert away < 0.09
 
 
-def test_evaluate(original: Predictor, exported: ExportedTranslator) -> None:
+def test_evaluate(original: Model, exported: Model) -> None:
     pairs = [Pair("the dog slept", "el perro durmió", tags=("short",)), Pair("a cat", "un gato"), Pair("", "nada")]
-    (ours, said), (theirs, told) = (model.evaluate(pairs, "tiny") for model in (original, exported))
-    assert told == said
-    assert theirs.scores == {name: value for name, value in ours.scores.items() if name != "aer"}
-    assert theirs.tags is not None
+    shares: list[float] = []
+    ours, theirs = (
+        original.evaluate(pairs, "tiny"),
+        exported.evaluate(pairs, "tiny", lambda share, _: shares.append(share)),
+    )
+    assert theirs.answers == ours.answers == [answer.text for answer in exported.predict([p.source for p in pairs])]
+    assert theirs.to_dict() == ours.to_dict()
+    assert theirs.to_dict()["by_phenomenon"]["short"]["count"] == 1
+    assert shares[-1] == 1.0
+
+
+def test_evaluation_options_reach_the_counting(exported: Model) -> None:
+    said = exported("the dog slept").text
+    pairs = [Pair("the dog slept", said.upper())]
+    assert exported.evaluate(pairs).figures["exact_match"] == (100.0 if said == said.upper() else 0.0)
+    assert exported.evaluate(pairs, how={"lowercase": True}).figures["exact_match"] == 100.0
+
+
+def test_a_report_has_the_metrics_that_the_recipe_names(
+    tiny_transformer_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copytree(tiny_transformer_run / "model", tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    config["metrics"] = ["word_error_rate", "exact_match"]
+    (model / "config.json").write_text(json.dumps(config))
+    original = load(model)
+    exported = load(export(original, verify=False)[0])
+    pairs = [Pair("the dog slept", "el perro durmió"), Pair("a cat", "un gato")]
+    ours, theirs = original.evaluate(pairs), exported.evaluate(pairs)
+    assert list(theirs.figures) == ["word_error_rate", "exact_match"]
+    assert theirs.figures == ours.figures
+    assert [metric.name for metric in exported.task.metrics] == ["word_error_rate", "exact_match"]
 
 
 def test_python_opens_either_kind(folder: Path, tiny_transformer_run: Path) -> None:
-    model = seqloom.load(folder)
-    assert isinstance(model, ExportedTranslator)
-    assert isinstance(seqloom.load(tiny_transformer_run), Predictor)
+    model, original = seqloom.load(folder), seqloom.load(tiny_transformer_run)
+    assert isinstance(model.task, ExportedTranslation)
+    assert isinstance(model.network, Engine)
+    assert isinstance(original.task, Translation)
+    assert model.size() == original.size()
+    assert model.task.amounts(model.network) == original.task.amounts(original.network)
     answer = model("the green witch arrived", method="greedy")
-    for look in (lambda: answer.trace, lambda: model.trace("a", "b")):
-        with pytest.raises(UserError, match="cannot be looked into; ask the model folder"):
-            look()
+    with pytest.raises(UserError, match="cannot be looked into; ask the model folder"):
+        answer.trace  # noqa: B018
+    for verb, ask in (("trace", lambda: model.trace("a", "b")), ("generate", model.generate)):
+        with pytest.raises(
+            UserError, match=f"a model exported to CTranslate2, which cannot {verb}; ask the model folder"
+        ):
+            ask()
 
 
-def test_texts_beyond_the_positions_are_refused_before_anything_is_done(exported: ExportedTranslator) -> None:
+def test_it_has_what_is_asked_of_a_task(exported: Model) -> None:
+    """Whoever has a `Model` need not know on what it runs."""
+    for name in ("name", "kind", "verbs", "tests", "report_options", "metrics"):
+        assert type(getattr(exported.task, name)) is type(getattr(Translation, name)), name
+    assert exported.task.name == Translation.name
+    assert exported.task.verbs < Translation.verbs
+    assert exported.task.report_options == Translation.report_options
+    assert exported.task.Options is Translation.Options
+    for name in ("corpora", "describe", "size", "amounts", "engines", "predict", "evaluate", "baselines", "trace"):
+        ours, theirs = (inspect.signature(getattr(kind, name)) for kind in (ExportedTranslation, Translation))
+        assert len(ours.parameters) == len(theirs.parameters), name
+
+
+def test_texts_beyond_the_positions_are_refused_before_anything_is_done(exported: Model) -> None:
     assert exported("dog " * 1000, method="greedy", max_length=5)
     with pytest.raises(UserError, match="text 2 has 1,024 symbols; the exported model has positions for 1,023"):
         exported.predict(["a cat", "dog " * 1024])
@@ -370,7 +431,7 @@ def test_workers_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- folders that are not what they should be ------------------------------------------------------------------------
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int) -> str:
     capsys.readouterr()
     assert run([str(a) for a in arguments]) == code
     found = capsys.readouterr()
@@ -380,22 +441,22 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int) -> str:
 
 def test_other_verbs_say_what_the_folder_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, instead in (
-        (("look", folder, "attention", "a cat"), "this needs the model folder that it was made from"),
         (("train", folder), "training starts from a recipe"),
         (("data", "check", folder), "training starts from a recipe"),
         (("export", folder, "--to", "ctranslate2"), "this needs the model folder"),
     ):
-        err = said(capsys, *arguments, code=2)
+        err = printed(capsys, *arguments, code=2)
         assert "a model exported to CTranslate2, for 'predict' and 'evaluate' only" in err
         assert instead in err
-    err = said(capsys, "evaluate", folder, code=2)
-    assert "no test data of its own; give --data FILE" in err
+    assert "a model exported to CTranslate2" in printed(capsys, "look", folder, "attention", "a cat", code=2)
+    err = printed(capsys, "evaluate", folder, code=2)
+    assert "no data of its own; give --data FILE" in err
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "this seqloom reads export format 1; it has 2"),
+        ({"format": 1}, "this seqloom reads export format 2; it has 1; export it again"),
         ({"compute": None}, "not the description of an exported model"),
         ({"positions": "many"}, "not the description of an exported model"),
         ({"symbols": {"source": 5, "target": 5}}, "the tokenizers are not those it was exported with"),
@@ -409,22 +470,22 @@ def test_damaged_descriptions(
     damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
     about = json.loads((damaged / "seqloom.json").read_text())
     (damaged / "seqloom.json").write_text(json.dumps(about | change))
-    assert message in said(capsys, "predict", damaged, "a cat", code=2)
+    assert message in printed(capsys, "predict", damaged, "a cat", code=2)
 
 
 def test_damaged_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
     weights = (damaged / "model.bin").read_bytes()
     (damaged / "model.bin").write_bytes(weights[: len(weights) // 2])
-    assert "CTranslate2 cannot load this model" in said(capsys, "predict", damaged, "a cat", code=2)
+    assert "CTranslate2 cannot load this model" in printed(capsys, "predict", damaged, "a cat", code=2)
     (damaged / "model.bin").unlink()
-    assert "CTranslate2 cannot load this model" in said(capsys, "predict", damaged, "a cat", code=2)
+    assert "CTranslate2 cannot load this model" in printed(capsys, "predict", damaged, "a cat", code=2)
     (damaged / "seqloom.json").write_text("[1]")
-    assert "export format 1" in said(capsys, "predict", damaged, "a cat", code=2)
+    assert "export format 2" in printed(capsys, "predict", damaged, "a cat", code=2)
 
 
 def test_a_missing_package_gets_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    assert MISSING in said(capsys, "predict", folder, "a cat", code=2)
+    assert MISSING in printed(capsys, "predict", folder, "a cat", code=2)

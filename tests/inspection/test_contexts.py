@@ -73,16 +73,16 @@ def test_the_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "options", "said"),
+    ("texts", "options", "message"),
     [
-        (TEXTS[:1], {}, "compares a word in 2 to 30 texts; got 1"),
+        (TEXTS[:1], {}, "compared in 2 to 30 texts; got 1"),
         (TEXTS * MOST_TEXTS, {}, "got 120"),
         (TEXTS, {"layer": 3}, "counts from 0, without context, to 2; got 3"),
         (TEXTS, {"layer": -1}, "got -1"),
         (TEXTS, {"save": "x.gif"}, "gif"),
     ],
 )
-def test_mistakes_in_contexts_are_named(texts: list[str], options: dict[str, Any], said: str) -> None:
+def test_mistakes_in_contexts_are_named(texts: list[str], options: dict[str, Any], message: str) -> None:
     vectors = [np.tile(layer, (len(texts) // 4 + 1, 1))[: len(texts)] for layer in layers()]
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         draw_contexts("stick", texts, vectors, **options)

@@ -52,7 +52,7 @@ def test_svg_holds_every_label_as_text(tmp_path: Path) -> None:
 
 
 def test_equal_pictures_are_equal_files(tmp_path: Path) -> None:
-    for suffix in (".svg", ".png", ".pdf"):
+    for suffix in page.SUFFIXES:
         first = draw.heatmap(MATRIX, ROWS, COLUMNS, "t", tmp_path / f"a{suffix}").read_bytes()
         second = draw.heatmap(MATRIX, ROWS, COLUMNS, "t", tmp_path / f"b{suffix}").read_bytes()
         other = draw.heatmap(1 - MATRIX, ROWS, COLUMNS, "t", tmp_path / f"c{suffix}").read_bytes()
@@ -141,7 +141,7 @@ def test_spread_leaves_free_places_alone() -> None:
 
 
 def test_bad_paths(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a\.gif: a picture must end in \.svg, \.png or \.pdf"):
+    with pytest.raises(UserError, match=r"a\.gif: a picture must end in \.svg, \.png, \.pdf or \.html"):
         draw.heatmap(MATRIX, ROWS, COLUMNS, "", tmp_path / "a.gif")
     with pytest.raises(UserError, match=r"the folder .*nowhere does not exist"):
         draw.heatmap(MATRIX, ROWS, COLUMNS, "", tmp_path / "nowhere" / "a.svg")

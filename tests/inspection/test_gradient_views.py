@@ -98,19 +98,19 @@ def test_what_is_shown_of_one_model_and_of_several() -> None:
         series_of([ELMAN, ELMAN])
 
 
-def test_tables_tell_the_figures() -> None:
-    shown = draw_gradients([ELMAN]).splitlines()
-    lines = {line.split()[0]: line.split() for line in shown if line}
+def test_tables_hold_the_figures() -> None:
+    text = draw_gradients([ELMAN]).splitlines()
+    lines = {line.split()[0]: line.split() for line in text if line}
     assert lines["0"][1] == "2.0e+00"
     assert lines["10"][1] == "2.0e-10"
     assert lines["11"][1] == "2.0e-11"
     assert lines["a"] == ["a", "step", "×", "0.100"]
     assert lines["layer"][-4:] == ["2.000", "2.000", "2.000", "2.000"]
-    assert "4 places in some.txt" in shown[0]
-    shown = draw_gradients([WINDOW])
-    assert "window" not in shown.splitlines()[0].split(":")[0]
-    assert "nothing arrives from 2 steps back or more" in shown
-    assert "the embeddings that are read" in shown
+    assert "4 places in some.txt" in text[0]
+    table = draw_gradients([WINDOW])
+    assert "window" not in table.splitlines()[0].split(":")[0]
+    assert "nothing arrives from 2 steps back or more" in table
+    assert "the embeddings that are read" in table
 
 
 def test_pictures_are_written(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
+def shown(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert run(["look", *(str(a) for a in arguments)]) == code
     found = capsys.readouterr()
@@ -173,21 +173,21 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: Any, code: int = 0) -> 
 
 
 def test_look_at_a_run(runs: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, _ = said(capsys, runs / "lstm", "gradients")
+    out, _ = shown(capsys, runs / "lstm", "gradients")
     assert "40 places in recall:4/valid" in out
     assert "layer 1 cell" in out
     assert "layer 0 forget gate" in out
     assert out.splitlines()[-1].startswith("layer 1 output gate")
     assert "\n6 " in out  # the first symbol, the key, four others, the question: six steps lead back from the end
     assert "\n7 " not in out
-    out, _ = said(capsys, runs / "lstm", "gradients", "A b c ? A", "--layer", "1", "--untrained")
+    out, _ = shown(capsys, runs / "lstm", "gradients", "A b c ? A", "--layer", "1", "--untrained")
     assert "every symbol of the text" in out
     assert "before training" in out
     assert "layer 0 hidden" not in out
-    out, err = said(capsys, runs / "lstm", "gradients", "--data", "recall:9/test", "--count", 8, "--steps", 3)
+    out, err = shown(capsys, runs / "lstm", "gradients", "--data", "recall:9/test", "--count", 8, "--steps", 3)
     assert "8 places in recall:9/test" in out
     assert "\n4 " not in out
-    out, err = said(capsys, runs / "window", "gradients", "--compare", runs / "elman", "--save", tmp_path / "a.svg")
+    out, err = shown(capsys, runs / "window", "gradients", "--compare", runs / "elman", "--save", tmp_path / "a.svg")
     assert (out, err) == ("", f"drawn into {tmp_path / 'a.svg'}\n")
     drawn = words_of(tmp_path / "a.svg")
     assert "arrives from 3 steps" in drawn
@@ -196,23 +196,26 @@ def test_look_at_a_run(runs: Path, capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        (["--steps", "0"], "--steps must be 1 to 10,000"),
-        (["--count", "0"], "--count at least 1"),
+        (["--steps", "0"], "steps: must be greater than or equal to 1; got 0"),
+        (["--steps", "10001"], "steps: must be less than or equal to 10000; got 10001"),
+        (["--count", "0"], "count: must be greater than or equal to 1; got 0"),
         (["A b", "C d"], "one text in quotes"),
-        (["A b", "--data", "recall:3/test"], "one text in quotes, or data"),
+        (["A b", "--data", "recall:3/test"], "one text in quotes, or on data, not on both"),
         (["--layer", "7"], "lstm: there is no recurrent layer 7; it has 0, 1"),
         (["--data", "recall:3"], "such as recall:30/train"),
         (["--sentences", "3"], "--sentences is for look heads"),
+        (["--compare", "LSTM"], "models of one name cannot be told apart in a picture; got lstm, lstm"),
     ],
 )
-def test_mistakes_are_told(options: list[str], told: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, runs / "lstm", "gradients", *options, code=2)
-    assert told in err
+def test_mistakes_are_named(options: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [str(runs / "lstm") if option == "LSTM" else option for option in options]
+    out, err = shown(capsys, runs / "lstm", "gradients", *options, code=2)
+    assert message in err
     assert out == ""
 
 
 def test_what_is_no_language_model_is_refused(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = said(capsys, tiny_run, "gradients", code=2)
-    assert "this needs a language model" in err
+    _, err = shown(capsys, tiny_run, "gradients", code=2)
+    assert "this is for networks that read from left to right, not for a translator; its views: attention" in err

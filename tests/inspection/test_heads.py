@@ -21,7 +21,7 @@ from seqloom.inspection.heads import (
     divergence,
     draw_heads,
     entropy,
-    head_views,
+    head_arrays,
     offsets,
     profile,
     share_at,
@@ -42,9 +42,9 @@ def causal(random: np.random.Generator, num_heads: int, size: int) -> np.ndarray
 def heads_trace(layers: int = 2, num_heads: int = 3, source: int = 5, target: int = 4, word: str = "w") -> Trace:
     """What a Transformer with random weights would show; lengths count the end symbol."""
     random = np.random.default_rng(11)
-    said = [f"{word}{i}" for i in range(target - 1)]
+    spoken = [f"{word}{i}" for i in range(target - 1)]
     labels = {"source": [f"s{i}" for i in range(source - 1)] + ["<eos>"]}
-    trace = Trace({**labels, "target": [*said, "<eos>"], "target_in": ["<bos>", *said]})
+    trace = Trace({**labels, "target": [*spoken, "<eos>"], "target_in": ["<bos>", *spoken]})
     for layer in range(layers):
         own = random.dirichlet(np.ones(source), (num_heads, source))
         trace.add(f"encoder.{layer}.self", own, axes=("head", "source", "source"))
@@ -142,7 +142,7 @@ def test_divergence_is_never_negative(size: int, seed: int) -> None:
 
 def test_what_a_causal_head_cannot_see_is_no_weight_at_all() -> None:
     trace = heads_trace()
-    view = head_views(trace, "decoder")[1]
+    view = head_arrays(trace, "decoder")[1]
     assert np.isnan(view.values[:, *np.triu_indices(4, 1)]).all()
     np.testing.assert_allclose(np.nansum(view.values, -1), 1.0)
     assert not np.isnan(trace["decoder.1.self"].values).any(), "the trace keeps what it was given"
@@ -257,11 +257,11 @@ def test_one_head_in_detail(site: str, tmp_path: Path) -> None:
     trace = heads_trace()
     texts = svg_texts(draw_head(trace, tmp_path / "a.svg", site=site, layer=1, head=2))
     assert f"{site}, layer 1, head 2: {SITES[site].about}" in " ".join(texts)
-    view = head_views(trace, site)[1]
-    assert {*view.rows, *view.columns} <= set(texts)
+    array = head_arrays(trace, site)[1]
+    assert {*array.rows, *array.columns} <= set(texts)
     text = draw_head(trace, site=site, layer=1, head=2, width=80, colour=False)
     assert text.splitlines()[0] == f"{site}, layer 1, head 2: {SITES[site].about}"
-    assert text.splitlines()[2].split() == view.columns
+    assert text.splitlines()[2].split() == array.columns
     assert ("not to be seen" in text) == (site == "decoder")
     assert text.count("·") == (7 if site == "decoder" else 0), "six hidden cells of a 4 × 4 triangle, and the legend"
 

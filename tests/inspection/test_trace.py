@@ -16,14 +16,14 @@ SOURCE = ["the", "green", "witch"]
 TARGET = ["la", "bruja", "verde", "llegó", "."]
 
 
-def test_views_carry_their_labels() -> None:
+def test_arrays_carry_their_labels() -> None:
     trace = Trace()
     trace.labels["source"], trace.labels["target"] = SOURCE, TARGET
     weights = np.arange(15).reshape(5, 3) / 15
     trace.add("decoder.attention", weights, rows="target", columns="source")
-    view = trace["decoder.attention"]
-    assert (view.rows, view.columns, view.axes) == (TARGET, SOURCE, ("target", "source"))
-    np.testing.assert_array_equal(view.values, weights)
+    array = trace["decoder.attention"]
+    assert (array.rows, array.columns, array.axes) == (TARGET, SOURCE, ("target", "source"))
+    np.testing.assert_array_equal(array.values, weights)
     assert trace.names() == ["decoder.attention"]
     assert "decoder.attention" in trace
     assert "encoder.attention" not in trace
@@ -44,10 +44,10 @@ def test_steps_are_stacked_when_read() -> None:
     for step in range(5):
         trace.append("decoder.attention", [step, 0.5, 1.0], rows="target", columns="source")
     trace.labels["target"] = TARGET
-    view = trace["decoder.attention"]
-    assert view.values.shape == (5, 3)
-    np.testing.assert_array_equal(view.values[:, 0], range(5))
-    assert view.rows == TARGET
+    array = trace["decoder.attention"]
+    assert array.values.shape == (5, 3)
+    np.testing.assert_array_equal(array.values[:, 0], range(5))
+    assert array.rows == TARGET
 
 
 def test_growing_steps_are_filled_with_zeros() -> None:
@@ -63,25 +63,25 @@ def test_steps_of_several_heads_may_be_stacked_inside() -> None:
     trace = Trace({"source": SOURCE, "target": TARGET})
     for step in range(5):
         trace.append("decoder.attention", np.full((2, 3), step / 5), axes=("head", "target", "source"), stack=1)
-    view = trace["decoder.attention"]
-    assert view.values.shape == (2, 5, 3)
-    assert (view.rows, view.columns, view.labels_of(0)) == (TARGET, SOURCE, ["0", "1"])
-    np.testing.assert_allclose(view.values[1, :, 0], np.arange(5) / 5)
+    array = trace["decoder.attention"]
+    assert array.values.shape == (2, 5, 3)
+    assert (array.rows, array.columns, array.labels_of(0)) == (TARGET, SOURCE, ["0", "1"])
+    np.testing.assert_allclose(array.values[1, :, 0], np.arange(5) / 5)
 
 
 def test_an_unnamed_second_axis_counts_units() -> None:
     trace = Trace({"source": SOURCE})
     trace.add("encoder.0.hidden", np.zeros((3, 2)), rows="source")
-    view = trace["encoder.0.hidden"]
-    assert (view.axes, view.rows, view.columns) == (("source", "unit"), SOURCE, ["0", "1"])
+    array = trace["encoder.0.hidden"]
+    assert (array.axes, array.rows, array.columns) == (("source", "unit"), SOURCE, ["0", "1"])
 
 
 def test_one_row_of_values() -> None:
     trace = Trace({"target": TARGET})
     trace.add("decoder.surprise", [1, 2, 3, 4, 5], rows="target")
-    view = trace["decoder.surprise"]
-    assert (view.rows, view.columns) == (["surprise"], TARGET)
-    assert "surprise" in view.to_text(width=80, colour=False)
+    array = trace["decoder.surprise"]
+    assert (array.rows, array.columns) == (["surprise"], TARGET)
+    assert "surprise" in array.to_text(width=80, colour=False)
 
 
 def test_labels_that_do_not_fit() -> None:
@@ -127,10 +127,12 @@ def test_names_are_not_mixed_up() -> None:
         trace.append("steps", [1.0], rows="target", columns="target")
 
 
-def test_unknown_view() -> None:
+def test_unknown_array() -> None:
     trace = Trace()
     trace.add("decoder.attention", [[1.0]], rows="target", columns="source")
-    with pytest.raises(UserError, match=r"no view 'decoder.atention' \(did you mean 'decoder.attention'\?\); views it"):
+    with pytest.raises(
+        UserError, match=r"no array 'decoder.atention' \(did you mean 'decoder.attention'\?\); arrays it"
+    ):
         trace["decoder.atention"]
 
 
@@ -140,8 +142,8 @@ def test_to_dict_is_json() -> None:
     trace.add("b", np.array([True, False, True]), rows="source")
     found = json.loads(json.dumps(trace.to_dict(digits=3), allow_nan=False))
     assert found["labels"] == {"source": SOURCE}
-    assert found["views"]["a"] == {"axes": ["target", "source"], "shape": [1, 3], "values": [[0.123, None, None]]}
-    assert found["views"]["b"]["values"] == [True, False, True]
+    assert found["arrays"]["a"] == {"axes": ["target", "source"], "shape": [1, 3], "values": [[0.123, None, None]]}
+    assert found["arrays"]["b"]["values"] == [True, False, True]
 
 
 def test_tensors() -> None:

@@ -148,7 +148,7 @@ def test_gates_of_a_model_that_exploded(tmp_path: Path) -> None:
 def test_gates_that_are_not_there(attention: Trace) -> None:
     with pytest.raises(UserError, match=r"no gates of encoder.3.forward; layers it has: encoder.0.forward$"):
         draw_gates(gates(), layer=3)
-    with pytest.raises(UserError, match=r"no recurrent layer to show; views it has: decoder.attention$"):
+    with pytest.raises(UserError, match=r"no recurrent layer to show; arrays it has: decoder.attention$"):
         draw_gates(attention)
 
 

@@ -156,14 +156,14 @@ def test_steps_are_compared_with_the_others() -> None:
 def test_t_sne_keeps_groups_together() -> None:
     pytest.importorskip("openTSNE")
     matrix, belongs = blobs()
-    told = list[float]()
-    points = tsne(matrix, seed=3, threads=1, tell=lambda share, _: told.append(share))
+    shares = list[float]()
+    points = tsne(matrix, seed=3, threads=1, progress=lambda share, _: shares.append(share))
     distances = np.hypot(*(points[:, None] - points).T)
     np.fill_diagonal(distances, np.inf)
     assert (belongs[distances.argmin(axis=1)] == belongs).mean() > 0.98
-    assert told[0] == 0.0
-    assert told[-1] == 1.0
-    assert told == sorted(told)
+    assert shares[0] == 0.0
+    assert shares[-1] == 1.0
+    assert shares == sorted(shares)
 
 
 def test_without_open_tsne_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

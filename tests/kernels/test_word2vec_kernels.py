@@ -87,8 +87,9 @@ def test_the_kernel_does_what_the_reference_does(
     inputs = random.normal(0, 0.6, (rows, size)).astype(np.float32)
     outputs = random.normal(0, 0.6, (words, size)).astype(np.float32)
     fast_inputs, fast_outputs = padded(inputs), padded(outputs)
-    loss, predictions = reference.train_part(plan, tokens, seed, 0.3, 0.1, inputs, outputs)
-    fast = compiled.train_part(plan, tokens, np.uint64(seed), 0.3, 0.1, fast_inputs, fast_outputs)
+    # Rates at which no vector runs away: there, what single precision rounds away would grow with every step.
+    loss, predictions = reference.train_part(plan, tokens, seed, 0.03, 0.01, inputs, outputs)
+    fast = compiled.train_part(plan, tokens, np.uint64(seed), 0.03, 0.01, fast_inputs, fast_outputs)
     assert fast[1] == predictions
     assert fast[0] == pytest.approx(loss, rel=1e-4, abs=1e-5)
     np.testing.assert_allclose(fast_inputs, padded(inputs), rtol=2e-4, atol=2e-5)

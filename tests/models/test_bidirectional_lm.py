@@ -9,15 +9,17 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from seqloom.batches.running import collate_lines
-from seqloom.losses import plain_cross_entropy, projected_cross_entropy
+from seqloom.batches.running import TextBatch, collate_lines
+from seqloom.losses import Entropy, Loss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models.bidirectional_lm import (
     BidirectionalLanguageModel,
     BidirectionalLanguageModelSettings,
     reverse_rows,
 )
-from seqloom.tasks.guessing import guessing_loss
+from seqloom.sources.running_text import RunningText
+from seqloom.tasks.model_bidirectional_language import BidirectionalLanguageModelling
 from seqloom.text.special import EOS_ID, SPECIAL
+from seqloom.text.tokenizers import Tokenizer
 
 PIECES = [*SPECIAL, *(f"▁{word}" for word in ("a", "cat", "sat", "on", "the", "catalogue", "s"))]
 LETTERS = {"size": 4, "filters": [[1, 3], [2, 5]], "highways": 1, "most": 6}
@@ -27,6 +29,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "letters": {"characters": LETTERS},
     "one-layer": {"num_layers": 1},
 }
+
+
+def loss_of(model: BidirectionalLanguageModel, batch: TextBatch, entropy: Entropy = projected_cross_entropy) -> Loss:
+    task = BidirectionalLanguageModelling(RunningText(Tokenizer.of_words(["a", "b"])), "sentences")
+    return task.loss(model, batch, None, 0.0, entropy)
 
 
 def build(seed: int = 3, **settings: Any) -> BidirectionalLanguageModel:
@@ -72,10 +79,10 @@ def test_a_guess_never_sees_its_symbol(kind: str) -> None:
         return embedded[-1]
 
     model.embed = watched  # type: ignore[method-assign]
-    (forward, said), (backward, said_before) = model.guesses(batch)
-    assert said.tolist() == [5, 6, 7, 8, 9, EOS_ID]
+    (forward, gold), (backward, said_before) = model.guesses(batch)
+    assert gold.tolist() == [5, 6, 7, 8, 9, EOS_ID]
     assert said_before.tolist() == [EOS_ID, 5, 6, 7, 8, 9]
-    for place in range(6):  # symbol `place` of <eos> 5 6 7 8 9 is read, `place` + 1 is said; backward the other way
+    for place in range(6):  # symbol `place` of <eos> 5 6 7 8 9 is read, `place` + 1 is gold; backward the other way
         for features, seen in ((forward, range(place + 1)), (backward, range(place + 1, 7))):
             gradient = torch.autograd.grad(features[place].sum(), embedded[-1], retain_graph=True)[0][0]
             assert [bool(row.any()) for row in gradient] == [time in seen for time in range(7)]
@@ -108,20 +115,20 @@ def test_padding_changes_nothing(kind: str) -> None:
     model = build(**KINDS[kind])
     together = model.guesses(collate_lines(lines(), EOS_ID))
     alone = [model.guesses(collate_lines([line], EOS_ID)) for line in lines()]
-    for direction, (features, said) in enumerate(together):
+    for direction, (features, gold) in enumerate(together):
         torch.testing.assert_close(features, torch.cat([one[direction][0] for one in alone]))
-        assert torch.equal(said, torch.cat([one[direction][1] for one in alone]))
+        assert torch.equal(gold, torch.cat([one[direction][1] for one in alone]))
 
 
 def test_the_loss_is_the_sum_and_the_report_the_mean() -> None:
     model = build()
     batch = collate_lines(lines(), EOS_ID)
     parts = []
-    for features, said in model.guesses(batch):
-        chances = torch.log_softmax(model.output(features), -1)
-        parts.append(-chances.gather(1, said[:, None]).sum())
+    for features, gold in model.guesses(batch):
+        log_probs = torch.log_softmax(model.output(features), -1)
+        parts.append(-log_probs.gather(1, gold[:, None]).sum())
     for entropy in (plain_cross_entropy, projected_cross_entropy):
-        found = guessing_loss(model, batch, entropy=entropy)
+        found = loss_of(model, batch, entropy)
         torch.testing.assert_close(found.loss, sum(parts))
         torch.testing.assert_close(found.nll, sum(parts) / 2)
 
@@ -129,7 +136,7 @@ def test_the_loss_is_the_sum_and_the_report_the_mean() -> None:
 def test_every_weight_learns() -> None:
     for kind, settings in KINDS.items():
         model = build(**settings).train()
-        guessing_loss(model, collate_lines(lines(), EOS_ID)).loss.backward()
+        loss_of(model, collate_lines(lines(), EOS_ID)).loss.backward()
         silent = [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()]
         assert silent == [], kind
 

@@ -9,10 +9,12 @@ import torch
 from pydantic import ValidationError
 
 from seqloom.batches.running import TextBatch, collate_lines
-from seqloom.losses import plain_cross_entropy, projected_cross_entropy
+from seqloom.losses import Entropy, Loss, plain_cross_entropy, projected_cross_entropy
 from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings, hide
-from seqloom.tasks.guessing import guessing_loss
+from seqloom.sources.running_text import RunningText
+from seqloom.tasks.model_masked_language import MaskedLanguageModelling
 from seqloom.text.special import EOS_ID, PAD_ID
+from seqloom.text.tokenizers import Tokenizer
 
 SYMBOLS = 17
 KINDS: dict[str, dict[str, Any]] = {
@@ -21,6 +23,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary", "norm_first": False},
     "untied": {"tie": False, "positions": "none"},
 }
+
+
+def loss_of(model: MaskedLanguageModel, batch: TextBatch, entropy: Entropy = projected_cross_entropy) -> Loss:
+    task = MaskedLanguageModelling(RunningText(Tokenizer.of_words(["a", "b"])), "sentences")
+    return task.loss(model, batch, None, 0.0, entropy)
 
 
 def build(**settings: Any) -> MaskedLanguageModel:
@@ -126,13 +133,13 @@ def test_what_is_guessed() -> None:
     batch = collate_lines(lines, EOS_ID)
     seen: set[int] = set()
     for seed in range(20):
-        ((features, said),) = model.guesses(batch, torch.Generator().manual_seed(seed))
-        assert features.shape == (len(said), 8)
-        seen |= set(said.tolist())
+        ((features, gold),) = model.guesses(batch, torch.Generator().manual_seed(seed))
+        assert features.shape == (len(gold), 8)
+        seen |= set(gold.tolist())
     assert seen == {5, 6, 7, 8, 9, 10}
     running = TextBatch(torch.tensor([[4, 5, EOS_ID]]), torch.tensor([[5, EOS_ID, 6]]))
-    said = torch.cat([model.guesses(running)[0][1] for _ in range(20)])
-    assert set(said.tolist()) == {5, 6}
+    gold = torch.cat([model.guesses(running)[0][1] for _ in range(20)])
+    assert set(gold.tolist()) == {5, 6}
 
 
 def test_the_loss_is_one_a_symbol() -> None:
@@ -140,14 +147,14 @@ def test_the_loss_is_one_a_symbol() -> None:
     model = build(hidden=0.5)
     batch = collate_lines([[5, 6, 7, 8, 9, 10, EOS_ID], [7, 8, 9, EOS_ID]], EOS_ID)
     torch.manual_seed(1)
-    found = guessing_loss(model, batch, entropy=plain_cross_entropy)
+    found = loss_of(model, batch, plain_cross_entropy)
     torch.manual_seed(1)
-    ((features, said),) = model.guesses(batch)
-    chances = torch.log_softmax(model.output(features), -1).gather(1, said[:, None])
-    torch.testing.assert_close(found.nll / batch.num_tokens, -chances.mean())
+    ((features, gold),) = model.guesses(batch)
+    log_probs = torch.log_softmax(model.output(features), -1).gather(1, gold[:, None])
+    torch.testing.assert_close(found.nll / batch.num_tokens, -log_probs.mean())
     rare = build(hidden=1e-9)
     for entropy in (plain_cross_entropy, projected_cross_entropy):
-        nothing = guessing_loss(rare, batch, entropy=entropy)
+        nothing = loss_of(rare, batch, entropy)
         nothing.loss.backward()
         assert float(nothing.loss.detach()) == 0.0
     assert all(weight.grad is None or not weight.grad.any() for weight in rare.parameters())
@@ -157,7 +164,7 @@ def test_every_weight_of_a_masked_model_learns() -> None:
     for kind, settings in KINDS.items():
         model = build(hidden=0.6, **settings).train()
         torch.manual_seed(2)
-        guessing_loss(model, collate_lines([[5, 6, 7, 8, 9, EOS_ID], [10, 11, EOS_ID]], EOS_ID)).loss.backward()
+        loss_of(model, collate_lines([[5, 6, 7, 8, 9, EOS_ID], [10, 11, EOS_ID]], EOS_ID)).loss.backward()
         silent = [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()]
         assert silent == [], kind
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.models import LANGUAGE_MODELS, MODELS
+from seqloom.models import CLASSIFIERS, LANGUAGE_MODELS, READERS, TRANSLATORS
 from seqloom.nn.attention import SCORES
 from seqloom.nn.cells import CELLS, LSTM
 from seqloom.nn.connections import CONNECTIONS
@@ -70,15 +70,28 @@ KINDS |= {
     "language-dropping": SEQUENCE
     | dict(weight_drop=0.5, dropout=0.5, dropout_kind="variational", embedding_dropout=0.1),
 }
+PARTS: dict[str, Any] = {
+    "embeddings": dict(kind="embeddings", size=6),
+    "recurrent": dict(kind="recurrent", embedding_size=7, hidden_size=10),
+    "transformer": dict(kind="transformer", size=12, num_heads=3, feed_forward_size=23, num_layers=1),
+}
+KINDS |= {f"classifier-{name}": dict(kind="classifier", encoder=encoder) for name, encoder in PARTS.items()}
+for _encoder in PARTS:
+    for _decoder in ("recurrent", "transformer"):
+        KINDS[f"{_encoder}-{_decoder}"] = dict(kind="encoder_decoder", encoder=PARTS[_encoder], decoder=PARTS[_decoder])
 every_kind = pytest.mark.parametrize("kind", sorted(KINDS))
+MODELS = TRANSLATORS | LANGUAGE_MODELS | READERS | CLASSIFIERS
 
 
 def build(kind: str) -> nn.Module:
-    settings_kind, model_kind = (MODELS | LANGUAGE_MODELS)[KINDS[kind]["kind"]]
+    settings_kind, model_kind = MODELS[KINDS[kind]["kind"]]
     settings: Any = settings_kind(**KINDS[kind])
-    if settings.kind in LANGUAGE_MODELS:
+    if settings.kind in CLASSIFIERS:
+        return model_kind(settings, num_symbols=SOURCE, num_labels=5)
+    if settings.kind not in TRANSLATORS:
         return model_kind(settings, num_symbols=TARGET)
-    return model_kind(settings, source_symbols=TARGET if settings.share_embeddings else SOURCE, target_symbols=TARGET)
+    one = settings.expanded().one_vocabulary
+    return model_kind(settings, source_symbols=TARGET if one else SOURCE, target_symbols=TARGET)
 
 
 def num_weights(model: nn.Module) -> int:
@@ -96,7 +109,7 @@ def typed_in(numbers: str) -> int:
 
 def test_the_kinds_hold_every_model() -> None:
     counted = {"ngram_lm"}  # it has n-grams
-    assert {given["kind"] for given in KINDS.values()} == (MODELS.keys() | LANGUAGE_MODELS.keys()) - counted
+    assert {given["kind"] for given in KINDS.values()} == MODELS.keys() - counted
 
 
 @every_kind
@@ -238,18 +251,21 @@ def test_a_layer_of_transformer_tiny_by_hand() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "formula", "numbers"),
     [
-        ("recurrent", "source_embedding", "Vd", "17·7"),
-        ("recurrent", "score", "qk", "10·10"),
-        ("recurrent", "readout", "mn + n", "20·10 + 10"),
-        ("score-additive", "score", "q² + qk + q", "10² + 10·10 + 10"),
-        ("recurrent-highway", "encoder.connections.1", "d² + d", "10² + 10"),
-        ("recurrent-dense", "encoder.connections.1", "(s + 1)d²", "(2 + 1)·10²"),
-        ("transformer-dense", "decoder.layers.1.around.0.connection", "(s + 1)d²", "(4 + 1)·12²"),
-        ("feed-forward-swiglu", "encoder.layers.0.feed_forward", "3df + d + 2f", "3·12·23 + 12 + 2·23"),
-        ("norm-rms", "decoder.norm", "d", "12"),
-        ("sizes-of-positions", "encoder.positions", "pd", "29·12"),
-        ("clipped", "decoder.layers.1.attention.positions", "(2c + 1)h", "(2·5 + 1)·4"),
-        ("tied", "output.bias", "n", "19"),
+        ("recurrent", "encoder.reader.embedding", "Vd", "17·7"),
+        ("recurrent", "decoder.score", "qk", "10·10"),
+        ("recurrent", "decoder.readout", "mn + n", "20·10 + 10"),
+        ("score-additive", "decoder.score", "q² + qk + q", "10² + 10·10 + 10"),
+        ("recurrent-highway", "encoder.stack.connections.1", "d² + d", "10² + 10"),
+        ("recurrent-dense", "encoder.stack.connections.1", "(s + 1)d²", "(2 + 1)·10²"),
+        ("transformer-dense", "decoder.stack.layers.1.around.0.connection", "(s + 1)d²", "(4 + 1)·12²"),
+        ("feed-forward-swiglu", "encoder.stack.layers.0.feed_forward", "3df + d + 2f", "3·12·23 + 12 + 2·23"),
+        ("norm-rms", "decoder.stack.norm", "d", "12"),
+        ("sizes-of-positions", "encoder.stack.positions", "pd", "29·12"),
+        ("clipped", "decoder.stack.layers.1.attention.positions", "(2c + 1)h", "(2·5 + 1)·4"),
+        ("recurrent-transformer", "decoder.bridge", "mn + n", "10·12 + 12"),
+        ("transformer-recurrent", "decoder.bridge", "mn + n", "12·10 + 10"),
+        ("classifier-embeddings", "output", "mn + n", "6·5 + 5"),
+        ("tied", "decoder.output.bias", "n", "19"),
     ],
 )
 def test_parts_by_hand(kind: str, name: str, formula: str, numbers: str) -> None:
@@ -262,11 +278,11 @@ def test_ties_by_hand() -> None:
         return {part.name: part.tied_to for part in count_parameters(build(kind)) if part.tied_to}
 
     assert ties("recurrent") == ties("tie-nothing") == {}
-    assert ties("tied") == ties("tie-output-target") == {"output.weight": "target_embedding.weight"}
-    assert ties("shared") == {"target_embedding.weight": "source_embedding.weight"}
+    assert ties("tied") == ties("tie-output-target") == {"decoder.output.weight": "decoder.embedding.weight"}
+    assert ties("shared") == {"decoder.embedding.weight": "encoder.reader.embedding.weight"}
     assert ties("tie-source-target-output") == {
-        "target_embedding.weight": "source_embedding.weight",
-        "output.weight": "source_embedding.weight",
+        "decoder.embedding.weight": "encoder.reader.embedding.weight",
+        "decoder.output.weight": "encoder.reader.embedding.weight",
     }
 
 

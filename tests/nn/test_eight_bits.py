@@ -15,16 +15,19 @@ from torch import Tensor, nn
 
 from seqloom.batches.collate import collate_sources
 from seqloom.cli.main import run
-from seqloom.decoding.search import decode
+from seqloom.decoding.search import answer_sources
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Steps
 from seqloom.errors import UserError
-from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
-from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
+from seqloom.model import load
+from seqloom.models.encoder_decoder import (
+    EncoderDecoder,
+    RecurrentTranslatorSettings,
+    TransformerTranslatorSettings,
+)
 from seqloom.nn import eight_bits
 from seqloom.nn.cells import CELLS
 from seqloom.nn.eight_bits import eight_bit_products, has_eight_bits, product
-from seqloom.predictor import Predictor
 
 LEAST_STEP = 2.0**-14  # inputs are not rounded any finer than this, however small they are
 
@@ -107,16 +110,16 @@ def test_what_was_rounded_goes_with_the_model() -> None:
     assert len(eight_bits._of_model) == before
 
 
-def test_where_there_are_none_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_none_an_error_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eight_bits, "has_eight_bits", lambda: False)
     with pytest.raises(UserError, match=r"decoding.precision: int8 is not possible .* choose float32"):
-        decode(nn.Linear(2, 2), collate_sources([[5]]), DecodingSettings(precision="int8"))  # type: ignore[arg-type]
+        answer_sources(nn.Linear(2, 2), collate_sources([[5]]), DecodingSettings(precision="int8"))  # type: ignore[arg-type]
 
 
 def translators() -> dict[str, nn.Module]:
     sizes = {"source_symbols": 60, "target_symbols": 60}
     cells = {
-        f"recurrent, {cell}, {order}": RecurrentTranslator(
+        f"recurrent, {cell}, {order}": EncoderDecoder(
             RecurrentTranslatorSettings(
                 cell=cell, order=order, embedding_size=32, hidden_size=32, input_feeding=order == "luong"
             ),
@@ -126,37 +129,37 @@ def translators() -> dict[str, nn.Module]:
         for order in ("luong", "bahdanau")
     }
     small = TransformerTranslatorSettings(size=32, num_heads=2, encoder_layers=2, decoder_layers=2)
-    return {**cells, "transformer": TransformerTranslator(small, **sizes)}
+    return {**cells, "transformer": EncoderDecoder(small, **sizes)}
 
 
 @pytest.mark.parametrize("name", sorted(translators()))
 @torch.inference_mode()
-def test_every_translator_says_nearly_the_same(name: str) -> None:
+def test_every_translator_predicts_nearly_the_same(name: str) -> None:
     torch.manual_seed(5)
     model = translators()[name].eval()
     batch = collate_sources([[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]])
     tokens = torch.tensor([20, 30, 40])
 
-    def said(precision: str) -> Tensor:
+    def predicted(precision: str) -> Tensor:
         with eight_bit_products(model) if precision == "int8" else nullcontext():
             steps = Steps(model, DecodingSettings())  # type: ignore[arg-type]
-            state, found = steps.start(batch), []
+            state, found = model.start(batch), []
             for _ in range(3):
                 scores, state, _ = steps.log_probabilities(tokens, state, attention=False)
                 found.append(scores[:, 4:].clone())
         return torch.stack(found)
 
-    exact, rounded = said("float32"), said("int8")
+    exact, rounded = predicted("float32"), predicted("int8")
     assert not torch.equal(exact, rounded)
     assert (exact - rounded).abs().max() < 0.15
     assert (exact - rounded).abs().mean() < 0.03
 
 
 def test_the_setting_reaches_the_search(tiny_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    predictor = Predictor.load(tiny_run)
-    batch = collate_sources([predictor.task.source.encode("the dogs did not sleep")])
+    model = load(tiny_run)
+    source = model.task.source.batch(["the dogs did not sleep"])
     exact, rounded = (
-        decode(predictor.model, batch, DecodingSettings(precision=precision))[0][0].log_probability
+        answer_sources(model.network, source, DecodingSettings(precision=precision))[0][0].log_probability
         for precision in ("float32", "int8")
     )
     assert exact != rounded

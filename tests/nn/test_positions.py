@@ -16,6 +16,7 @@ from seqloom.nn.positions import (
     NoPositions,
     Relative,
     Rotary,
+    acts_inside,
     alibi_slopes,
     distances,
     sinusoids,
@@ -203,7 +204,9 @@ def test_each_acts_at_exactly_one_place(name: str) -> None:
         "bias": bias is not None and bool(bias.any()),
     }
     assert [hook for hook in HOOKS if acts[hook]] == hooks
-    assert kind.inside == (hooks in (["rotate"], ["bias"]))  # a stack puts these into its layers, others below them
+    assert acts_inside(kind) == (
+        hooks in (["rotate"], ["bias"])
+    )  # a stack puts these into its layers, others below them
 
 
 @every_encoding
@@ -284,8 +287,8 @@ def test_a_stack_puts_each_encoding_in_its_place() -> None:
     for name, kind in POSITIONS.items():
         stack = TransformerStack(size=SIZE, num_layers=2, num_heads=HEADS, feed_forward_size=17, positions=name)
         inside = [type(layer.attention.positions) for layer in stack.layers]
-        assert type(stack.positions) is (NoPositions if kind.inside else kind)
-        assert inside == [kind if kind.inside else NoPositions] * 2
+        assert type(stack.positions) is (NoPositions if acts_inside(kind) else kind)
+        assert inside == [kind if acts_inside(kind) else NoPositions] * 2
 
 
 def test_rotary_turns_pairs_at_rates_from_one_to_almost_a_ten_thousandth() -> None:

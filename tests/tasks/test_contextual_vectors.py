@@ -12,18 +12,21 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.batches.collate import collate_context, collate_pairs
+from seqloom.batches.collate import Batch, collate_context, collate_sources
 from seqloom.corpus.examples import Pair
 from seqloom.errors import RecipeError, UserError
 from seqloom.experiment import train
-from seqloom.export.ctranslate2 import refuse_unsupported
+from seqloom.export.supported import problem_with
+from seqloom.folders import FORMAT
+from seqloom.model import Model
 from seqloom.nn.counting import count_parameters
-from seqloom.predictor import Predictor
 from seqloom.recipe import load_recipe
-from seqloom.tasks.contextual import Context
-from seqloom.tasks.translate import Translation, TranslationWork
+from seqloom.tasks.beside import open_beside
+from seqloom.tasks.supervised import ExampleWork
+from seqloom.tasks.translate import Translation
 from seqloom.training.checkpoints import load_tensors
 
+TASKS = {"bidirectional_lm": "model_bidirectional_language", "masked_lm": "model_masked_language"}
 FREQUENT, RARE = ["and", "so", "then", "now"], ["north", "south", "east", "west"]
 READERS: dict[str, dict[str, Any]] = {
     "bidirectional_lm": {"kind": "bidirectional_lm", "size": 8, "num_layers": 1, "dropout": 0.1},
@@ -37,6 +40,7 @@ READERS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
     },
 }
+INSIDE = "encoder.reader.contextual.language."
 MODELS: dict[str, dict[str, Any]] = {
     "recurrent_translator": {"kind": "recurrent_translator", "cell": "gru", "embedding_size": 12, "hidden_size": 16},
     "transformer_translator": {
@@ -74,7 +78,7 @@ def readers(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> d
     folder = tmp_path_factory.mktemp("readers")
     for kind, model in READERS.items():
         recipe = {
-            "task": "model_language",
+            "task": TASKS[kind],
             "data": data["text"],
             "text": {"tokenizer": "bpe", "vocabulary_size": 30},
             "model": model,
@@ -114,7 +118,7 @@ def pairs_of(data: dict[str, Any]) -> list[Pair]:
     return [Pair(*line.split("\t")) for line in lines]
 
 
-def right(model: Predictor, pairs: list[Pair]) -> float:
+def right(model: Model, pairs: list[Pair]) -> float:
     answers = model.predict([pair.source for pair in pairs])
     return sum(answer.text == pair.target for answer, pair in zip(answers, pairs, strict=True)) / len(pairs)
 
@@ -133,16 +137,17 @@ def test_what_only_the_language_model_knows_is_learned(
     shutil.copytree(readers[reader], own)
     settings = recipe(data, kind, {"source": str(own), "freeze": freeze}, steps=220, validate_every=220)
     model = train(settings, tmp_path / "run")
-    assert isinstance(model, Predictor)
     pairs = pairs_of(data)
-    assert model.task.source.unknown_rate([pair.source for pair in pairs])[0] == len(pairs), "each has one unknown word"
+    assert model.task.source.tokenizer.unknown_rate([pair.source for pair in pairs])[0] == len(pairs), (
+        "each has one unknown word"
+    )
     assert right(model, pairs) > 0.9, "one in four could be guessed"
 
     before = load_tensors(own / "model" / "model.safetensors")
     inside = {
-        name.removeprefix("contextual.language."): weight
+        name.removeprefix(INSIDE): weight
         for name, weight in load_tensors(tmp_path / "run" / "model" / "model.safetensors").items()
-        if name.startswith("contextual.language.")
+        if name.startswith(INSIDE)
     }
     assert before.keys() - inside.keys() <= {"output.weight", "output.bias"}
     assert inside.keys() <= before.keys()
@@ -151,7 +156,7 @@ def test_what_only_the_language_model_knows_is_learned(
 
     shutil.rmtree(own)  # a finished model needs it no longer
     shutil.copytree(tmp_path / "run" / "model", tmp_path / "elsewhere")
-    again = Predictor.load(tmp_path / "elsewhere")
+    again = Model.load(tmp_path / "elsewhere")
     asked = [pair.source for pair in pairs] + ["", "  north  and so"]
     for beam in (1, 3):
         first, second = (m.predict(asked, beam_size=beam, method="beam") for m in (model, again))
@@ -161,45 +166,44 @@ def test_what_only_the_language_model_knows_is_learned(
     assert [a.score for a in again.predict(asked)] == pytest.approx(alone, abs=1e-4), "batched as one by one"
     weights = again.trace("so north and")["decoder.attention"].values
     np.testing.assert_allclose(weights.sum(1), 1.0, rtol=1e-5)
-    with pytest.raises(UserError, match=r"has no counterpart in CTranslate2"):
-        refuse_unsupported(again.model.settings)
+    assert "has no counterpart in CTranslate2" in str(problem_with(again.network.settings))
+    assert again.task.engines(again.network) == []
     if kind == "transformer_translator":
-        assert again.head_measures(pairs[:3])
+        assert again.task.head_measures(again.network, pairs[:3])
 
 
 def test_the_same_pieces_in_another_context_are_other_vectors(data: dict[str, Any], readers: dict[str, Path]) -> None:
     """To the translator both texts are one; what the language model reads makes the difference."""
     parsed = load_recipe(recipe(data, "recurrent_translator", {"source": str(readers["bidirectional_lm"])}))
-    task = Translation.learn(parsed.data.train, parsed.text, parsed.model)
+    task = Translation.learn(parsed, lambda text: None)
     torch.manual_seed(1)
     model: Any = task.build(parsed.model).eval()
-    task.start_from_vectors(model, parsed.model, lambda text: None)
+    task.start(model, parsed.model, lambda text: None)
     assert sum(part.count for part in count_parameters(model)) == sum(w.numel() for w in model.parameters())
     texts = ["so north now", "so south now"]
-    ids = task.source.encode_many(texts)
+    ids = task.source.tokenizer.encode_many(texts)
     assert ids[0] == ids[1]
-    assert task.context is not None
-    batch = collate_pairs(ids, [[4], [4]], task.context.batch(texts, task.source))
+    target = task.target.collate({"ids": [[4], [4]]})
+    batch = Batch(task.source.batch(texts), target)
     features = model(batch)
     assert not torch.allclose(features[0], features[1])
     torch.testing.assert_close(model(batch.doubled()), torch.cat([features, features]))
     part = batch.part(1, 2)
     torch.testing.assert_close(model(part)[0], features[1])
     with pytest.raises(AssertionError, match="reads every source twice"):
-        model(collate_pairs(ids, [[4], [4]]))
+        model(Batch(collate_sources(ids), target))
 
 
 def test_places_of_pieces(data: dict[str, Any], readers: dict[str, Path]) -> None:
     """Every piece of the translator looks at all pieces of its word, the end at the end."""
-    context = Context.open(str(readers["masked_lm"]))
-    task = Translation.learn(
-        load_recipe(recipe(data, "recurrent_translator", None)).data.train, context.language.tokenizer.settings
-    )
+    beside = open_beside(str(readers["masked_lm"]))
+    own_cut = recipe(data, "recurrent_translator", None) | {"text": {"tokenizer": "bpe", "vocabulary_size": 24}}
+    tokenizer = Translation.learn(load_recipe(own_cut), lambda text: None).source.tokenizer
     text = "so northern now"
-    read = context.read(text, task.source)
-    pieces = context.language.tokenizer.encode_detailed(text)
+    read = beside.read(text, tokenizer)
+    pieces = beside.text.tokenizer.encode_detailed(text)
     assert read.symbols == [3, *pieces.ids, 3]
-    own = task.source.encode_detailed(text)
+    own = tokenizer.encode_detailed(text)
     places = np.array(read.places).reshape(-1, 2)
     assert len(places) == len(own.ids) + 1
     for word, (first, last) in zip(own.words, places, strict=False):
@@ -210,15 +214,14 @@ def test_places_of_pieces(data: dict[str, Any], readers: dict[str, Path]) -> Non
 
 def test_a_shard_holds_what_reading_gives(data: dict[str, Any], readers: dict[str, Path]) -> None:
     parsed = load_recipe(recipe(data, "recurrent_translator", {"source": str(readers["bidirectional_lm"])}))
-    task = Translation.learn(parsed.data.train, parsed.text, parsed.model)
+    task = Translation.learn(parsed, lambda text: None)
     encoded, texts = task.encode(parsed.data.valid), [pair.source for pair in pairs_of(data)]
-    assert encoded.context is not None
-    assert task.context is not None
-    found = encoded.batch(np.array([5, 0, 7])).context
-    expected = task.context.batch([texts[i] for i in (5, 0, 7)], task.source)
-    assert found is not None
+    found = encoded.batch(np.array([5, 0, 7])).source
+    expected = task.source.batch([texts[i] for i in (5, 0, 7)])
+    assert torch.equal(found.ids, expected.ids)
+    assert expected.context is not None
     for name in ("symbols", "lengths", "first", "last"):
-        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+        assert torch.equal(getattr(found.context, name), getattr(expected.context, name)), name
 
 
 def test_context_batches_by_hand() -> None:
@@ -245,17 +248,17 @@ def test_a_crashed_translator_with_context_resumes_to_the_same_bits(
     )  # fmt: skip
     settings["model"]["dropout"] = 0.2
     train(settings, tmp_path / "whole")
-    original, count = TranslationWork.loss, 0
+    original, count = ExampleWork.loss, 0
 
-    def loss(self: TranslationWork, *arguments: Any) -> Any:
+    def loss(self: ExampleWork, *arguments: Any) -> Any:
         nonlocal count
-        count += self.settings is not None and arguments[0].training
+        count += arguments[0].training
         if count > 5:
             raise MemoryError
         return original(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TranslationWork, "loss", loss)
+        patch.setattr(ExampleWork, "loss", loss)
         with pytest.raises(MemoryError):
             train(settings, tmp_path / "run")
     train(tmp_path / "run", resume=True)
@@ -275,13 +278,13 @@ def test_mistakes_are_named_before_training(data: dict[str, Any], readers: dict[
     folder = tmp_path / "other"
     shutil.copytree(readers["masked_lm"] / "model", folder)
     config = json.loads((folder / "config.json").read_text())
-    for changed, said in (
+    for changed, message in (
         ({"model": {"kind": "recurrent_lm"}}, "is a recurrent_lm; .* from a bidirectional_lm or masked_lm"),
-        ({"task": "translate"}, "is not a language model"),
-        ({"format": 99}, "reads model format 1; the folder has 99"),
+        ({"model": {"kind": []}}, r"is a \[\]; .* from a bidirectional_lm or masked_lm"),
+        ({"format": 99}, f"reads model format {FORMAT}; the folder has 99"),
     ):
         (folder / "config.json").write_text(json.dumps(config | changed))
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             train(asked(folder), tmp_path / "b")
     with pytest.raises(RecipeError, match=r"model\.contextual needs to know where they are"):
         load_recipe(asked(folder, tokenizer="bpe", vocabulary_size=40, dropout=0.1))
@@ -294,26 +297,26 @@ def test_a_damaged_model_folder_is_refused(data: dict[str, Any], readers: dict[s
     train(recipe(data, "transformer_translator", contextual, steps=1, validate_every=1), tmp_path / "run")
     model = tmp_path / "run" / "model"
     description = json.loads((model / "contextual.json").read_text())
-    for changed, said in (
-        ({"model": description["model"] | {"size": 10**9}}, "size is 1,000,000,000, more than anything in the file"),
+    for changed, message in (
+        ({"model": description["model"] | {"size": 10**9}}, "does not fit its settings"),
         ({"model": {"kind": "transformer_lm"}}, "is a transformer_lm"),
-        ({"format": 2}, "not the description of a language model of format 1"),
+        ({"format": 1}, f"not the description of a language model of format {FORMAT}"),
     ):
         (model / "contextual.json").write_text(json.dumps(description | changed))
-        with pytest.raises(UserError, match=said):
-            Predictor.load(model)
+        with pytest.raises(UserError, match=message):
+            Model.load(model)
     (model / "contextual.json").unlink()
     with pytest.raises(UserError, match="belong together"):
-        Predictor.load(model)
+        Model.load(model)
 
 
-def test_a_translator_without_context_is_as_before(data: dict[str, Any], tmp_path: Path) -> None:
-    """Folders have no further file, and one from before the setting loads."""
+def test_a_translator_without_context_has_no_file_of_it(data: dict[str, Any], tmp_path: Path) -> None:
     model = train(recipe(data, "recurrent_translator", None, steps=1, validate_every=1), tmp_path / "run")
-    assert isinstance(model, Predictor)
     folder = tmp_path / "run" / "model"
     assert not list(folder.glob("*contextual*"))
+    assert model.task.source.beside is None
     config = json.loads((folder / "config.json").read_text())
-    del config["model"]["contextual"]
+    config["model"]["contextual"] = {"source": "somewhere"}
     (folder / "config.json").write_text(json.dumps(config))
-    assert Predictor.load(folder)("so north").text == model("so north").text
+    with pytest.raises(UserError, match="belong together"):
+        Model.load(folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 import seqloom
 from seqloom.cli.main import run
 from seqloom.errors import RecipeError, Stopped, UserError
-from seqloom.predictor import Predictor
+from seqloom.model import Model
 from seqloom.recipe import load_recipe
+from seqloom.vectors.formats import write_vectors
 from seqloom.vectors.table import WordVectors
 
 GROUPS = (
@@ -72,7 +75,7 @@ def skipgram(text: Path, pairs: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_finds_out_which_words_belong_together(kind: str, text: Path, tmp_path: Path) -> None:
-    vectors = seqloom.train(recipe(text, KINDS[kind]), tmp_path)
+    vectors = seqloom.train(recipe(text, KINDS[kind]), tmp_path).network
     assert isinstance(vectors, WordVectors)
     for group in GROUPS:
         for word in group:
@@ -81,20 +84,20 @@ def test_every_kind_finds_out_which_words_belong_together(kind: str, text: Path,
 
 
 def test_a_run_is_read_back_as_it_was(skipgram: Path) -> None:
-    loaded = seqloom.load(skipgram)
+    loaded = seqloom.load(skipgram).network
     assert isinstance(loaded, WordVectors)
     assert set(loaded.words) == {word for group in GROUPS for word in group}
     assert loaded.counts is not None
     assert loaded.counts.sum() == 24_000  # the dot is no word
-    assert (skipgram / "model" / "README.md").read_text(encoding="utf-8").count("18 words") == 1
+    card = (skipgram / "model" / "README.md").read_text(encoding="utf-8")
+    assert "| model | skipgram, 18 words, 10 numbers each |" in card
     events = [json.loads(line)["event"] for line in (skipgram / "journal.jsonl").read_text().splitlines()]
     assert events[0] == "start"
     assert events[-1] == "end"
 
 
 def test_the_same_seed_gives_the_same_vectors(skipgram: Path, text: Path, tmp_path: Path) -> None:
-    again = seqloom.train(recipe(text, KINDS["skipgram"]), tmp_path)
-    assert isinstance(again, WordVectors)
+    again = seqloom.train(recipe(text, KINDS["skipgram"]), tmp_path).network
     assert np.array_equal(WordVectors.load(skipgram / "model").matrix, again.matrix)
 
 
@@ -119,8 +122,7 @@ def test_an_interrupted_run_goes_on_to_the_same_vectors(
             seqloom.train(recipe(text, KINDS["skipgram"]), tmp_path / "run")
     with pytest.raises(UserError, match="holds an unfinished run; --resume goes on with it"):
         seqloom.train(recipe(text, KINDS["skipgram"]), tmp_path / "run")
-    again = seqloom.train(tmp_path / "run", resume=True)
-    assert isinstance(again, WordVectors)
+    again = seqloom.train(tmp_path / "run", resume=True).network
     assert np.array_equal(WordVectors.load(skipgram / "model").matrix, again.matrix)
 
 
@@ -131,8 +133,7 @@ def test_phrases_travel_with_the_model(tmp_path: Path) -> None:
     values = recipe(tmp_path / "text.txt", {"kind": "ppmi", "size": 3}) | {
         "text": {"phrases": 1, "phrase_threshold": 2}
     }
-    vectors = seqloom.train(values, tmp_path / "run")
-    assert isinstance(vectors, WordVectors)
+    vectors = seqloom.train(values, tmp_path / "run").network
     assert "new_york" in vectors
     assert "york" not in vectors
     assert (tmp_path / "run" / "model" / "phrases.json").is_file()
@@ -142,19 +143,67 @@ def test_evaluate_prints_a_score_for_each_file(skipgram: Path, capsys: pytest.Ca
     assert run(["evaluate", str(skipgram), "--format", "json"]) == 0
     [line] = capsys.readouterr().out.splitlines()
     found = json.loads(line)
-    assert (found["file"], found["count"], found["compared"]) == ("pairs.tsv", 5, 4)
+    assert (found["data"], found["name"], found["count"], found["compared"]) == ("pairs.tsv", "pairs", 5, 4)
     assert found["spearman"] > 0.5
     assert run(["evaluate", str(skipgram), "--test", "judge"]) == 2
     assert "did you mean 'judged'?" in capsys.readouterr().err
     assert run(["evaluate", str(skipgram), "--lowercase"]) == 2
 
 
-def test_vectors_answer_no_text_and_say_what_to_do(skipgram: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["predict", str(skipgram), "hello"], ["look", str(skipgram), "attention", "hello"]):
+def test_words_are_answered_with_their_neighbours(skipgram: Path) -> None:
+    model = seqloom.load(skipgram)
+    answer = model("Cat", count=3)
+    assert answer.known
+    assert answer.text.split() == [word for word, _ in answer.neighbours]
+    assert [word for word, _ in answer.neighbours] == [one.word for one in model.network.neighbours("cat", 3)]
+    assert answer.score == max(cosine for _, cosine in answer.neighbours)
+    assert [one.source for one in model.predict(["red", "cow"])] == ["red", "cow"]
+    with pytest.raises(UserError, match="'unicorn' is not among the 18 words that have a vector"):
+        model("unicorn")
+    with pytest.raises(RecipeError, match=r"count: must be greater than or equal to 1; got 0"):
+        model("cat", count=0)
+
+
+def test_what_vectors_cannot_do_says_what_to_do(skipgram: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["generate", str(skipgram)], ["look", str(skipgram), "attention", "hello"]):
         assert run(command) == 2
-        assert "seqloom embed neighbours" in capsys.readouterr().err
-    with pytest.raises(UserError, match="seqloom embed neighbours"):
-        Predictor.load(skipgram)
+        assert "word vectors" in capsys.readouterr().err
+    with pytest.raises(UserError, match=f"ask 'seqloom embed neighbours {skipgram}/model WORD'"):
+        Model.load(skipgram).generate("hello")
+
+
+OWN_PROCESS = """
+import json, sys
+import seqloom
+model = seqloom.train(json.loads(sys.argv[1]), sys.argv[2])
+again = seqloom.load(sys.argv[2])
+[found] = [again.evaluate(corpus) for corpus in again.corpora().values()]
+print(again("cat").text, found.spearman is not None, "torch" in sys.modules, sep="|")
+"""
+
+
+@pytest.mark.parametrize("kind", ["skipgram", "glove", "ppmi"])
+def test_nothing_here_needs_torch(kind: str, text: Path, pairs: Path, tmp_path: Path) -> None:
+    """Vectors are learned, kept, loaded, asked and measured by a process that never imports it."""
+    values = recipe(text, KINDS[kind], epochs=1)
+    values["data"]["test"] = {"judged": str(pairs)}
+    command = [sys.executable, "-c", OWN_PROCESS, json.dumps(values), str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answer, measured, torch = done.stdout.strip().split("|")
+    assert len(answer.split()) == 10
+    assert (measured, torch) == ("True", "False")
+
+
+def test_a_file_of_vectors_is_a_model_too(skipgram: Path, pairs: Path, tmp_path: Path) -> None:
+    vectors = seqloom.load(skipgram).network
+    write_vectors(vectors, tmp_path / "words.vec", "fasttext")
+    model = seqloom.load(tmp_path / "words.vec")
+    assert [word for word, _ in model("cat").neighbours] == [one.word for one in vectors.neighbours("cat", 10)]
+    [report] = [model.evaluate(corpus, name) for name, corpus in model.corpora([str(pairs)]).items()]
+    assert report.figures["spearman"] == pytest.approx(seqloom.load(skipgram).evaluate(pairs).figures["spearman"])
+    with pytest.raises(UserError, match="give --data FILE"):
+        model.corpora()
 
 
 def test_data_check_counts_running_text(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

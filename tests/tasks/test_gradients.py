@@ -17,6 +17,7 @@ from seqloom.inspection.gradients import EMBEDDING
 from seqloom.models import LANGUAGE_MODELS
 from seqloom.nn.cells import CELLS
 from seqloom.settings import validated
+from seqloom.sources.running_text import RunningText
 from seqloom.tasks.gradients import (
     BLOCKS,
     Asked,
@@ -25,7 +26,6 @@ from seqloom.tasks.gradients import (
     measure_gradients,
     recurrent_matrices,
 )
-from seqloom.tasks.model_language import Language
 from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID
 
@@ -237,35 +237,35 @@ def test_matrices_are_named_by_gate(cell: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def task() -> Language:
-    return Language.learn(PlainTextSettings(text="recall:3/train", limit=50), TextSettings(tokenizer="spaces"))
+def source() -> RunningText:
+    return RunningText.learn(PlainTextSettings(text="recall:3/train", limit=50), TextSettings(tokenizer="spaces"))
 
 
-def test_of_a_text_every_symbol_is_asked_for(task: Language) -> None:
-    ids = task.tokenizer.encode("A b ? A")
-    asked = asked_of_text(task, "A b ? A")
-    assert [row.said for row in asked] == [*ids, EOS_ID]
-    assert [row.read.tolist() for row in asked] == [[task.first, *ids[:end]] for end in range(5)]
+def test_of_a_text_every_symbol_is_asked_for(source: RunningText) -> None:
+    ids = source.tokenizer.encode("A b ? A")
+    asked = asked_of_text(source, "A b ? A")
+    assert [row.symbol for row in asked] == [*ids, EOS_ID]
+    assert [row.read.tolist() for row in asked] == [[source.first, *ids[:end]] for end in range(5)]
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 100])
-def test_of_a_corpus_symbols_are_spread_evenly(task: Language, tmp_path: Path, count: int) -> None:
+def test_of_a_corpus_symbols_are_spread_evenly(source: RunningText, tmp_path: Path, count: int) -> None:
     lines = ["A b c ? A", "C ? C", "D e f g h i ? D"]
     (tmp_path / "some.txt").write_text("\n".join(lines) + "\n")
     corpus = PlainTextSettings(text=str(tmp_path / "some.txt"))
-    encoded = task.encode_lines(lines)
+    encoded = source.encode_lines(lines)
     flat = [symbol for ids in encoded for symbol in ids]
-    asked = asked_of_corpus(task, corpus, "stream", False, count)
+    asked = asked_of_corpus(source, corpus, "stream", False, count)
     places = [len(row.read) - 1 for row in asked]  # nothing is so far back that it is left out
     assert len(asked) == min(count, len(flat))
-    assert [row.said for row in asked] == [flat[place] for place in places]
-    assert [row.read.tolist() for row in asked] == [[task.first, *flat[:place]] for place in places]
+    assert [row.symbol for row in asked] == [flat[place] for place in places]
+    assert [row.read.tolist() for row in asked] == [[source.first, *flat[:place]] for place in places]
     assert max(np.diff([-1, *places, len(flat)])) <= len(flat) / len(asked) + 1
-    for row, place in zip(asked_of_corpus(task, corpus, "sentences", False, count), places, strict=True):
+    for row, place in zip(asked_of_corpus(source, corpus, "sentences", False, count), places, strict=True):
         start = max(s for s in (0, len(encoded[0]), len(encoded[0] + encoded[1])) if s <= place)
-        assert row.said == flat[place]
-        assert row.read.tolist() == [task.first, *flat[start:place]]
-    last = asked_of_corpus(task, corpus, "sentences", True, count)
+        assert row.symbol == flat[place]
+        assert row.read.tolist() == [source.first, *flat[start:place]]
+    last = asked_of_corpus(source, corpus, "sentences", True, count)
     chosen = {1: [1], 3: [0, 1, 2], 7: [0, 1, 2], 100: [0, 1, 2]}[count]
-    assert [row.said for row in last] == [encoded[i][-2] for i in chosen]
-    assert [row.read.tolist() for row in last] == [[task.first, *encoded[i][:-2]] for i in chosen]
+    assert [row.symbol for row in last] == [encoded[i][-2] for i in chosen]
+    assert [row.read.tolist() for row in last] == [[source.first, *encoded[i][:-2]] for i in chosen]

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.batches.collate import collate_pairs
 from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import CorpusSettings
 from seqloom.errors import UserError
-from seqloom.models.recurrent_translator import RecurrentTranslatorSettings
-from seqloom.models.transformer_translator import TransformerTranslatorSettings
-from seqloom.tasks.translate import Translation, sample_pairs
-from seqloom.text.settings import TextSettings
+from seqloom.models.encoder_decoder import RecurrentTranslatorSettings, TransformerTranslatorSettings
+from seqloom.recipe import load_recipe
+from seqloom.tasks.supervised import sample_pairs
+from seqloom.tasks.translate import Translation
 
 PAIRS = [Pair("a b c d e", "e d c b a"), Pair("a", "a"), Pair("c b", "b c"), Pair("d d a e", "e a")]
 
@@ -25,9 +23,15 @@ PAIRS = [Pair("a b c d e", "e d c b a"), Pair("a", "a"), Pair("c b", "b c"), Pai
 def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
     path = tmp_path_factory.mktemp("heads") / "pairs.tsv"
     path.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in PAIRS))
-    return Translation.learn(
-        CorpusSettings(file=str(path)), TextSettings(tokenizer="word", vocabulary_size=None, joint=False)
+    recipe = load_recipe(
+        {
+            "data": {"train": {"file": str(path)}, "valid": {"file": str(path)}},
+            "text": {"tokenizer": "word", "vocabulary_size": None, "joint": False},
+            "model": {"kind": "recurrent_translator"},
+            "training": {"steps": 1},
+        }
     )
+    return Translation.learn(recipe, lambda text: None)
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def model(task: Translation) -> Any:
 
 
 def log_probabilities(task: Translation, model: Any, pair: Pair) -> torch.Tensor:
-    batch = collate_pairs([task.source.encode(pair.source)], [task.target.encode(pair.target)])
+    batch = task.pair(pair.source, task.target.tokenizer.encode(pair.target))
     with torch.no_grad():
         return torch.log_softmax(model.output(model(batch))[0], -1).double()
 
@@ -49,15 +53,15 @@ def test_measures_of_one_sentence_equal_the_direct_computation(task: Translation
     pair = PAIRS[0]
     found = {m.name: m for m in task.head_measures(model, [pair])}
     assert set(found) == set(model.heads())
-    trace = task.trace(model, pair.source, task.target.encode(pair.target))
-    gold = [*task.target.encode(pair.target), 3]
-    told = log_probabilities(task, model, pair)
+    trace = task.trace(model, pair.source, task.target.tokenizer.encode(pair.target))
+    gold = [*task.target.tokenizer.encode(pair.target), 3]
+    whole = log_probabilities(task, model, pair)
     for name, m in found.items():
         with model.without_head(*name):
             left = log_probabilities(task, model, pair)
         change = bits = loss = 0.0
         for place, symbol in enumerate(gold):
-            p, q = told[place], left[place]
+            p, q = whole[place], left[place]
             bits += sum(math.exp(p[i]) * (p[i] - q[i]) for i in range(len(p))).item() / math.log(2)
             loss += (p[symbol] - q[symbol]).item() / math.log(2)
             change = max(change, (p - q).abs().max().item())
@@ -77,7 +81,7 @@ def test_measures_of_one_sentence_equal_the_direct_computation(task: Translation
 
 def test_batches_change_nothing(task: Translation, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     together = task.head_measures(model, PAIRS)
-    lengths = [len(task.target.encode(pair.target)) + 1 for pair in PAIRS]
+    lengths = [len(task.target.tokenizer.encode(pair.target)) + 1 for pair in PAIRS]
     alone = [task.head_measures(model, [pair]) for pair in PAIRS]
     shares: list[float] = []
     monkeypatch.setattr("seqloom.tasks.translate.HEAD_TOKENS", 12)
@@ -94,8 +98,8 @@ def test_batches_change_nothing(task: Translation, model: Any, monkeypatch: pyte
 
 def test_a_head_that_nobody_reads_has_no_effect(task: Translation, model: Any) -> None:
     with torch.no_grad():
-        model.decoder.layers[1].cross.output.weight[:, 4:8] = 0.0
-        model.encoder.layers[0].attention.output.weight[:, 0:4] = 0.0
+        model.decoder.stack.layers[1].cross.output.weight[:, 4:8] = 0.0
+        model.encoder.stack.layers[0].attention.output.weight[:, 0:4] = 0.0
     silent = {("cross", 1, 1), ("encoder", 0, 0)}
     for m in task.head_measures(model, PAIRS):
         assert (m.divergence == 0 and m.loss_change == 0) == (m.name in silent)

@@ -20,10 +20,9 @@ from seqloom.corpus.plain import PlainTextSettings
 from seqloom.errors import RecipeError, UserError
 from seqloom.evaluation.language import LastSymbolReport
 from seqloom.experiment import train
-from seqloom.language import LanguageModel
+from seqloom.model import Model
 from seqloom.recipe import recipe_from
-from seqloom.tasks.model_language import Language, LanguageWork
-from seqloom.text.settings import TextSettings
+from seqloom.tasks.model_language import LanguageModelling
 from seqloom.text.special import EOS_ID, PAD_ID
 
 FIRST = EOS_ID
@@ -80,23 +79,31 @@ def test_the_same_is_read_whatever_is_asked(lines: list[list[int]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def task() -> Language:
-    return Language.learn(PlainTextSettings(text="recall:3/train", limit=50), TextSettings(tokenizer="spaces"))
+def task() -> LanguageModelling:
+    values = small()
+    values["data"]["train"] = {"text": "recall:3/train", "limit": 50}
+    return LanguageModelling.learn(recipe_from(values), lambda text: None)
 
 
-def test_figures_are_those_of_a_plain_count(task: Language) -> None:
+def report_of(task: LanguageModelling, model: Any, **corpus: Any) -> LastSymbolReport:
+    found = task.evaluate(model, PlainTextSettings(**corpus), "some", recipe_from(small()).decoding)
+    assert isinstance(found, LastSymbolReport)
+    return found
+
+
+def test_figures_are_those_of_a_plain_count(task: LanguageModelling) -> None:
     """Line by line, without padding, in numpy."""
     model = task.build(recipe_from(small()).model).eval()
-    corpus = PlainTextSettings(text="recall:1-6/test", limit=40)
+    corpus = {"text": "recall:1-6/test", "limit": 40}
     nll, right = 0.0, 0
-    for line in task.texts(corpus):
-        ids = task.tokenizer.encode(line)
+    for line in task.text.texts(PlainTextSettings(**corpus)):
+        ids = task.text.tokenizer.encode(line)
         with torch.no_grad():
-            features = model(torch.tensor([[task.first, *ids[:-1]]]))[0][0, -1]
+            features = model(torch.tensor([[task.text.first, *ids[:-1]]]))[0][0, -1]
             logits = model.output(features).double().numpy()
         nll -= logits[ids[-1]] - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
         right += int(logits.argmax() == ids[-1])
-    found = task.evaluate_last(model, "some", corpus)
+    found = report_of(task, model, **corpus)
     assert found.asked == 40
     assert found.right == right
     assert found.nll == pytest.approx(nll, rel=1e-6)
@@ -104,23 +111,23 @@ def test_figures_are_those_of_a_plain_count(task: Language) -> None:
     assert found.perplexity == pytest.approx(math.exp(nll / 40), rel=1e-6)
 
 
-def test_lines_without_a_symbol_are_not_asked_about(task: Language, tmp_path: Path) -> None:
+def test_lines_without_a_symbol_are_not_asked_about(task: LanguageModelling, tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("A b ? A\n\n\nC\n")
     model = task.build(recipe_from(small()).model).eval()
-    assert task.evaluate_last(model, "some", PlainTextSettings(text=str(tmp_path / "some.txt"))).asked == 2
+    assert report_of(task, model, text=str(tmp_path / "some.txt")).asked == 2
     (tmp_path / "none.txt").write_text("\n\n")
     with pytest.raises(UserError, match=r"none\.txt: there is no line with a symbol to ask for"):
-        task.evaluate_last(model, "some", PlainTextSettings(text=str(tmp_path / "none.txt")))
+        report_of(task, model, text=str(tmp_path / "none.txt"))
 
 
-def test_the_loss_is_that_of_the_last_symbols(task: Language) -> None:
+def test_the_loss_is_that_of_the_last_symbols(task: LanguageModelling) -> None:
     recipe = recipe_from(small())
-    work = LanguageWork(task, recipe.data.train, recipe.data.valid, recipe.training, 1)
+    work = task.work(recipe)
     model = task.build(recipe.model).eval()
-    lines = task.encode_lines(["A b c ? A", "C d ? C", "H ? H"])
-    batch = collate_lines(lines, task.first, only_last=True)
+    first, lines = task.text.first, task.text.encode_lines(["A b c ? A", "C d ? C", "H ? H"])
+    batch = collate_lines(lines, first, only_last=True)
     expected = sum(
-        -float(model.output(model(torch.tensor([[task.first, *ids[:-2]]]))[0][0, -1]).log_softmax(-1)[ids[-2]].detach())
+        -float(model.output(model(torch.tensor([[first, *ids[:-2]]]))[0][0, -1]).log_softmax(-1)[ids[-2]].detach())
         for ids in lines
     )
     assert float(work.loss(model, batch).nll) == pytest.approx(expected, rel=1e-5)
@@ -129,7 +136,7 @@ def test_the_loss_is_that_of_the_last_symbols(task: Language) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"batching": "stream"}, "predict: last needs batching: sentences; batching: stream knows no lines"),
         ({"batching": "windows"}, "predict: last needs batching: sentences"),
@@ -138,38 +145,36 @@ def test_the_loss_is_that_of_the_last_symbols(task: Language) -> None:
         ({"predict": "first"}, "predict"),
     ],
 )
-def test_contradictions_are_told(changes: dict[str, Any], told: str) -> None:
+def test_contradictions_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match="training") as caught:
         recipe_from(small(**changes))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_recall_is_learned_remembered_and_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Through the door that users take: train, load, evaluate."""
     model = train(small(), tmp_path / "run")
-    assert isinstance(model, LanguageModel)
     assert json.loads((tmp_path / "run/model/config.json").read_text())["predict"] == "last"
     report = model.evaluate(PlainTextSettings(text="recall:2/test", limit=300), "test")
     assert isinstance(report, LastSymbolReport)
     assert report.accuracy > 99  # chance is 12.5
     capsys.readouterr()
     assert run(["evaluate", str(tmp_path / "run"), "--data", "recall:2/test", "--format", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["accuracy"] > 99
-    assert said["symbols"] == 10_000
+    found = json.loads(capsys.readouterr().out)
+    assert found["accuracy"] > 99
+    assert found["symbols"] == 10_000
     assert run(["evaluate", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("accuracy")
     card = (tmp_path / "run/model/README.md").read_text()
     assert "accuracy" in card
 
 
-def test_a_folder_from_before_the_setting_is_asked_for_everything(tmp_path: Path) -> None:
+def test_a_folder_keeps_what_its_model_is_asked_for(tmp_path: Path) -> None:
     train(small(steps=2, validate_every=2), tmp_path / "run")
+    assert Model.load(tmp_path / "run").task.predicts == "last"
     config = tmp_path / "run/model/config.json"
     values = json.loads(config.read_text())
-    del values["predict"]
-    config.write_text(json.dumps(values))
-    assert not LanguageModel.load(tmp_path / "run").only_last
-    config.write_text(json.dumps({**values, "predict": "some"}))
-    with pytest.raises(UserError, match="predict must be one of all, last; got 'some'"):
-        LanguageModel.load(tmp_path / "run")
+    for wrong in ("some", None):
+        config.write_text(json.dumps({**values, "predict": wrong}))
+        with pytest.raises(UserError, match=f"predict must be one of all, last; got {wrong!r}"):
+            Model.load(tmp_path / "run")

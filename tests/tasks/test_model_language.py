@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,19 @@ import pytest
 import torch
 
 from seqloom.batches.running import TextBatch
+from seqloom.batches.samplers import Position
 from seqloom.corpus.plain import PlainTextSettings
 from seqloom.errors import RecipeError, UserError
 from seqloom.experiment import train
-from seqloom.language import LanguageModel, streamed
+from seqloom.model import Model
 from seqloom.recipe import load_recipe
-from seqloom.tasks.model_language import Language, LanguageWork, flat, rebuilt
+from seqloom.sources.running_text import RunningText
+from seqloom.tasks.model_language import LanguageModelling
+from seqloom.tasks.running_text import RunningTextWork
 from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS_ID, UNK_ID
 from seqloom.training.journal import read_journal
+from seqloom.training.loop import flat, rebuilt
 
 WORDS = ["the", "green", "witch", "of", "a", "house", "sees", "an", "old", "cat", "and", "sleeps"]
 MODELS: dict[str, dict[str, Any]] = {
@@ -73,64 +77,61 @@ def recipe_for(text: Path, model: str, tokenizer: str = "spaces", **training: An
 
 
 @pytest.fixture(scope="session", params=list(MODELS))
-def trained(request: pytest.FixtureRequest, text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    model = train(recipe_for(text_file, request.param), tmp_path_factory.mktemp("run") / "run")
-    assert isinstance(model, LanguageModel)
-    return model
+def trained(request: pytest.FixtureRequest, text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return train(recipe_for(text_file, request.param), tmp_path_factory.mktemp("run") / "run")
 
 
-def by_hand(model: LanguageModel, ids: list[int], context: int | None = None) -> list[float]:
+def by_hand(model: Model, ids: list[int], context: int | None = None) -> list[float]:
     """Log probability of every symbol, from a model that reads all before it in one call."""
     found = []
     with torch.inference_mode():
         for place, symbol in enumerate(ids):
-            before = [model.task.first, *ids[:place]]
-            features, _ = model.model(torch.tensor([before if context is None else before[-context:]]))
-            found.append(float(model.model.output(features[0, -1]).log_softmax(-1)[symbol]))
+            before = [model.task.text.first, *ids[:place]]
+            features, _ = model.network(torch.tensor([before if context is None else before[-context:]]))
+            found.append(float(model.network.output(features[0, -1]).log_softmax(-1)[symbol]))
     return found
 
 
 # -- what is counted --------------------------------------------------------------------------------------------------
 
 
-def test_a_text_is_read_as_one(trained: LanguageModel, text_file: Path) -> None:
+def test_a_text_is_read_as_one(trained: Model, text_file: Path) -> None:
     """All models but the Transformer read on and on; every symbol is counted once."""
     corpus = PlainTextSettings(text=str(text_file), limit=12)
     report = trained.evaluate(corpus)
-    lines = trained.task.encode(corpus)
+    lines = trained.task.text.encode(corpus)
     ids = lines.tokens[0 : len(lines.tokens)].tolist()
-    context = getattr(trained.model.settings, "context", None)
+    context = getattr(trained.network.settings, "context", None)
     if context is None:
         expected = by_hand(trained, ids)
     else:  # the first piece whole, then five by five, each with the five before them in sight
         expected = by_hand(trained, ids[:context])
         for start in range(context, len(ids), context // 2):
             end = min(start + context // 2, len(ids))
-            piece = [trained.task.first, *ids][end - context : end + 1]
+            piece = [trained.task.text.first, *ids][end - context : end + 1]
             with torch.inference_mode():
-                features, _ = trained.model(torch.tensor([piece[:-1]]))
-                chances = trained.model.output(features[0]).log_softmax(-1)
-            expected += [float(chances[i, piece[i + 1]]) for i in range(context - (end - start), context)]
+                features, _ = trained.network(torch.tensor([piece[:-1]]))
+                log_probs = trained.network.output(features[0]).log_softmax(-1)
+            expected += [float(log_probs[i, piece[i + 1]]) for i in range(context - (end - start), context)]
     assert report.symbols == len(ids) == len(expected)
     assert -report.nll == pytest.approx(sum(expected), rel=1e-5)
 
 
-def test_lines_by_themselves(trained: LanguageModel) -> None:
+def test_lines_by_themselves(trained: Model) -> None:
     lines = ["the green witch", "", "a cat sees an unheard-of house"]
     for line, found in zip(lines, trained.score(lines), strict=True):
-        ids = [*trained.task.tokenizer.encode(line), EOS_ID]
+        ids = [*trained.task.text.tokenizer.encode(line), EOS_ID]
         assert found.token_log_probabilities == pytest.approx(by_hand(trained, ids), rel=1e-4)
         assert found.perplexity == pytest.approx(math.exp(-found.log_probability / (len(line.split()) + 1)))
         assert found.tokens[-1] == "<eos>"
-    assert UNK_ID in trained.task.tokenizer.encode(lines[2])
+    assert UNK_ID in trained.task.text.tokenizer.encode(lines[2])
 
 
 def test_many_rows_lose_little_and_count_everything(text_file: Path, tmp_path: Path) -> None:
     model = train(recipe_for(text_file, "recurrent"), tmp_path / "run")
-    assert isinstance(model, LanguageModel)
-    lines = model.task.encode(PlainTextSettings(text=str(text_file)))
-    quick = np.concatenate(list(model.task.scored(model.model, lines, "stream", quick=True)))
-    careful = np.concatenate(list(model.task.scored(model.model, lines, "stream")))
+    lines = model.task.text.encode(PlainTextSettings(text=str(text_file)))
+    quick = np.concatenate(list(model.task.log_probs(model.network, lines, quick=True)))
+    careful = np.concatenate(list(model.task.log_probs(model.network, lines)))
     assert len(quick) == len(careful) == len(lines.tokens)
     assert quick.sum() == pytest.approx(careful.sum(), rel=0.02)
 
@@ -138,34 +139,28 @@ def test_many_rows_lose_little_and_count_everything(text_file: Path, tmp_path: P
 @pytest.mark.parametrize("batching", ["stream", "sentences"])
 def test_the_loss_of_training_is_the_one_that_is_reported(batching: str, text_file: Path) -> None:
     """Without dropout, the mean over an epoch's batches with carried state is what evaluation finds."""
-    recipe = load_recipe(recipe_for(text_file, "recurrent", batching=batching, rows=1))
-    task = Language.learn(recipe.data.train, recipe.text)
+    values = recipe_for(text_file, "recurrent", batching=batching, rows=1)
+    recipe = load_recipe(values | {"data": {name: {"text": str(text_file)} for name in ("train", "valid")}})
+    task = LanguageModelling.learn(recipe, lambda text: None)
     torch.manual_seed(1)
     model = task.build(recipe.model).eval()
-    work = LanguageWork(task, recipe.data.train, recipe.data.train, recipe.training, seed=1)
-    total = tokens = 0.0
+    work, total, tokens, carried = task.work(recipe), 0.0, 0, None
     with torch.no_grad():
-        for (epoch, *_), batch in _first_epoch(work):
-            total += float(work.loss(model, batch).nll)
-            tokens += batch.num_tokens
+        for (epoch, *_), batch in work.batches(Position()):
+            found = work.loss(model, batch, carried)
+            carried, total, tokens = found.carried, total + float(found.nll), tokens + batch.num_tokens
             if epoch:
                 break
-    report = task.evaluate(model, "train", recipe.data.train, batching)
+    report = task.evaluate(model, recipe.data.train, "train", recipe.decoding)
     assert tokens == report.symbols
     assert total == pytest.approx(report.nll, rel=1e-5)
-
-
-def _first_epoch(work: LanguageWork) -> Iterator[tuple[Any, TextBatch]]:
-    from seqloom.batches.samplers import Position
-
-    return work.batches(Position())
 
 
 # -- what is carried on -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("model", "candidates"), [("recurrent", None), ("variational", 4)])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_crashed_run_resumes_to_the_same_bits(
     model: str,
     candidates: int | None,
@@ -177,19 +172,19 @@ def test_a_crashed_run_resumes_to_the_same_bits(
     """The state that rows carry on is part of a checkpoint, also where two processes have half of the rows each."""
     recipe = recipe_for(text_file, model, processes=processes, checkpoint_every=1, rows=5, candidates=candidates)
     train(recipe, tmp_path / "straight")
-    original, calls = LanguageWork.loss, 0
+    original, calls = RunningTextWork.loss, 0
 
-    def crashing(self: LanguageWork, *arguments: Any) -> Any:
+    def crashing(self: RunningTextWork, *arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 8:
             raise RuntimeError("as a machine might")
         return original(self, *arguments)
 
-    monkeypatch.setattr(LanguageWork, "loss", crashing)
+    monkeypatch.setattr(RunningTextWork, "loss", crashing)
     with pytest.raises(RuntimeError, match="as a machine might"):
         train(recipe, tmp_path / "broken")
-    monkeypatch.setattr(LanguageWork, "loss", original)
+    monkeypatch.setattr(RunningTextWork, "loss", original)
     train(tmp_path / "broken", resume=True)
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("straight", "broken"))
     assert one == other
@@ -220,16 +215,23 @@ def test_a_cosine_ends_with_the_last_epoch(text_file: Path, tmp_path: Path) -> N
 
 def test_state_matters_and_is_forgotten_at_a_fresh_batch(text_file: Path) -> None:
     recipe = load_recipe(recipe_for(text_file, "recurrent"))
-    task = Language.learn(recipe.data.train, recipe.text)
-    model = task.build(recipe.model).eval()
-    work = LanguageWork(task, recipe.data.train, recipe.data.valid, recipe.training, seed=1)
+    task = LanguageModelling.learn(recipe, lambda text: None)
+    model, work = task.build(recipe.model).eval(), task.work(recipe)
     inputs = torch.tensor([[4, 5, 6], [7, 8, 9]])
     fresh, going_on = TextBatch(inputs, inputs), TextBatch(inputs, inputs, None, False)
-    first = float(work.loss(model, fresh).nll)
-    second = float(work.loss(model, going_on).nll)
-    assert first != pytest.approx(second, rel=1e-6)
-    assert float(work.loss(model, fresh).nll) == pytest.approx(first, rel=1e-6)
-    assert all(not tensor.requires_grad for tensor in work.carried().values())
+    first = work.loss(model, fresh)
+    second = work.loss(model, going_on, first.carried)
+    assert float(first.nll) != pytest.approx(float(second.nll), rel=1e-6)
+    assert float(work.loss(model, fresh, second.carried).nll) == pytest.approx(float(first.nll), rel=1e-6)
+    assert flat(first.carried)
+    assert all(not tensor.requires_grad for tensor in flat(first.carried))
+
+
+def test_only_a_stream_carries_its_state_on(text_file: Path) -> None:
+    recipe = load_recipe(recipe_for(text_file, "recurrent", batching="windows"))
+    task = LanguageModelling.learn(recipe, lambda text: None)
+    inputs = torch.tensor([[4, 5, 6]])
+    assert task.work(recipe).loss(task.build(recipe.model), TextBatch(inputs, inputs)).carried is None
 
 
 def test_a_state_survives_being_taken_apart() -> None:
@@ -245,32 +247,31 @@ def test_a_state_survives_being_taken_apart() -> None:
 # -- what comes out ---------------------------------------------------------------------------------------------------
 
 
-def test_text_goes_on_from_its_prompt(trained: LanguageModel) -> None:
+def test_text_goes_on_from_its_prompt(trained: Model) -> None:
     one = trained.generate("the green witch", seed=5, max_length=30, count=2)
     again = trained.generate("the green witch", seed=5, max_length=30, count=2)
     assert one == again
     assert one[0].text != one[1].text
     assert all(text.text.startswith("the green witch ") and "<unk>" not in text.text for text in one)
     for text in one:
-        ids = trained.task.tokenizer.encode(text.text)
-        chances = by_hand(trained, [*ids, EOS_ID]) if text.finished else by_hand(trained, ids)
-        said = chances[3:]
-        if getattr(trained.model.settings, "context", None) is None:
+        ids = trained.task.text.tokenizer.encode(text.text)
+        log_probs = by_hand(trained, [*ids, EOS_ID]) if text.finished else by_hand(trained, ids)
+        chosen = log_probs[3:]
+        if getattr(trained.network.settings, "context", None) is None:
             # Nothing but reserved symbols and unknown words was forbidden, so each is at least as likely as it was.
-            assert len(said) == len(text.token_log_probabilities)
-            assert all(a >= b - 1e-4 for a, b in zip(text.token_log_probabilities, said, strict=True))
+            assert len(chosen) == len(text.token_log_probabilities)
+            assert all(a >= b - 1e-4 for a, b in zip(text.token_log_probabilities, chosen, strict=True))
 
 
 def test_a_model_with_a_window_goes_on_beyond_it(text_file: Path, tmp_path: Path) -> None:
     model = train(recipe_for(text_file, "transformer"), tmp_path / "run")
-    assert isinstance(model, LanguageModel)
     text = model.generate("the", method="greedy", max_length=40, unknown="keep")[0]
     assert len(text.tokens) == 40 or text.finished
     prompt = " ".join(WORDS * 3)  # longer than the window
-    assert model(prompt, method="greedy", max_length=3).text.startswith(prompt)
+    assert model.generate(prompt, method="greedy", max_length=3)[0].text.startswith(prompt)
 
 
-def test_greedy_takes_the_likeliest_and_a_beam_finds_no_worse(trained: LanguageModel) -> None:
+def test_greedy_takes_the_likeliest_and_a_beam_finds_no_worse(trained: Model) -> None:
     greedy = trained.generate("a cat", method="greedy", max_length=6)[0]
     best = trained.generate("a cat", method="beam", beam_size=20, length_penalty=0.0, max_length=6, count=3)
     assert len(best) == 3
@@ -279,15 +280,16 @@ def test_greedy_takes_the_likeliest_and_a_beam_finds_no_worse(trained: LanguageM
     assert [one.log_probability for one in best] == sorted((one.log_probability for one in best), reverse=True)
 
 
-def test_text_streams_as_it_is_said(trained: LanguageModel) -> None:
+def test_text_streams_as_it_is_chosen(trained: Model) -> None:
     written: list[str] = []
-    text = trained.generate("the old", seed=3, max_length=12, tell=streamed(trained, "the old", written.append))[0]
+    callback = trained.task.streamed("the old", written.append)
+    text = trained.generate("the old", seed=3, max_length=12, callback=callback)[0]
     assert "".join(written) == text.text
     assert written[0] == "the old"
     assert len(written) == 1 + len(text.tokens) - text.finished
 
 
-def test_saying_the_same_again_can_be_made_unlikely(trained: LanguageModel) -> None:
+def test_a_repetition_can_be_made_unlikely(trained: Model) -> None:
     text = trained.generate("", method="greedy", repetition_penalty=1000.0, max_length=9)[0]
     words = text.text.split()
     assert len(words) == len(set(words))
@@ -303,7 +305,6 @@ def test_characters_as_they_are(tmp_path: Path) -> None:
     recipe["data"] = {"train": {"text": str(path), "share": [0, 0.8]}, "valid": {"text": str(path), "share": [0.8, 1]}}
     recipe["model"] = {"kind": "recurrent_lm", "cell": "lstm", "size": 16, "hidden_size": 32, "num_layers": 1}
     model = train(recipe, tmp_path / "run")
-    assert isinstance(model, LanguageModel)
     report = model.evaluate(PlainTextSettings(text=str(path), share=(0.8, 1.0)))
     assert report.symbols == report.size.characters == len(path.read_text()) - int(0.8 * len(path.read_text()))
     assert report.bits_per_character == pytest.approx(report.loss / math.log(2))
@@ -323,7 +324,6 @@ def test_counted_models_are_measured_and_speak_like_others(smoothing: str, text_
     recipe["model"] = {"kind": "ngram_lm", "order": 3, "smoothing": smoothing}
     del recipe["training"]
     model = train(recipe, tmp_path / "run")
-    assert isinstance(model, LanguageModel)
     assert "n-grams" in model.size()
     events = {event["event"]: event for event in read_journal(tmp_path / "run" / "journal.jsonl")}
     report = model.evaluate(PlainTextSettings(text=str(text_file), limit=20))
@@ -331,9 +331,9 @@ def test_counted_models_are_measured_and_speak_like_others(smoothing: str, text_
     lines = text_file.read_text().splitlines()[:20]
     assert sum(one.log_probability for one in model.score(lines)) == pytest.approx(-report.nll)
     text = model.generate("the green", seed=1, max_length=10)[0]
-    ids = [*model.task.tokenizer.encode(text.text), EOS_ID]
-    chances = model.model.ngrams.score(np.array(ids))[2 : 2 + len(text.tokens)]
-    assert all(a >= b - 1e-5 for a, b in zip(text.token_log_probabilities, chances, strict=True))
+    ids = [*model.task.text.tokenizer.encode(text.text), EOS_ID]
+    log_probs = model.network.ngrams.score(np.array(ids))[2 : 2 + len(text.tokens)]
+    assert all(a >= b - 1e-5 for a, b in zip(text.token_log_probabilities, log_probs, strict=True))
     assert model.generate("the green", method="beam", max_length=4, count=2)[0].text.startswith("the green")
     with pytest.raises(UserError, match="n-grams have neither gates nor heads"):
         model.trace("the green")
@@ -368,47 +368,44 @@ def test_a_text_too_short(tmp_path: Path) -> None:
         train(recipe_for(tmp_path / "short.txt", "recurrent"), tmp_path / "run")
 
 
-def test_only_language_models_speak(tmp_path: Path, text_file: Path) -> None:
-    train(recipe_for(text_file, "feed_forward", steps=1), tmp_path / "run")
-    from seqloom.predictor import Predictor
-
-    with pytest.raises(UserError, match="a language model, which goes on with a text; ask 'seqloom generate"):
-        Predictor.load(tmp_path / "run")
+def test_what_language_models_cannot_do(tmp_path: Path, text_file: Path) -> None:
+    model = train(recipe_for(text_file, "feed_forward", steps=1), tmp_path / "run")
+    for ask in (lambda: model("the cat"), lambda: model.predict(["the cat"])):
+        with pytest.raises(UserError, match="a language model, which cannot predict; ask 'seqloom generate "):
+            ask()
+    with pytest.raises(UserError, match="a language model has no target"):
+        model.trace("the cat", "sleeps")
     config = tmp_path / "run" / "model" / "config.json"
-    config.write_text(config.read_text().replace('"batching": "stream"', '"batching": "steam"'))
-    with pytest.raises(UserError, match="batching must be one of"):
-        LanguageModel.load(tmp_path / "run")
+    values = json.loads(config.read_text())
+    for wrong in ("steam", [], None):
+        config.write_text(json.dumps({**values, "batching": wrong}))
+        with pytest.raises(UserError, match="batching must be one of"):
+            Model.load(tmp_path / "run")
 
 
 def test_a_vocabulary_from_words_between_spaces(text_file: Path) -> None:
-    task = Language.learn(
-        PlainTextSettings(text=str(text_file)), TextSettings(tokenizer="spaces", vocabulary_size=None)
-    )
-    assert len(task.tokenizer) == 4 + len(set(WORDS))
-    assert task.encode_lines(["the cat", ""]) == [[*task.tokenizer.encode("the cat"), EOS_ID], [EOS_ID]]
+    settings = TextSettings(tokenizer="spaces", vocabulary_size=None)
+    text = RunningText.learn(PlainTextSettings(text=str(text_file)), settings)
+    assert len(text.tokenizer) == 4 + len(set(WORDS))
+    assert text.encode_lines(["the cat", ""]) == [[*text.tokenizer.encode("the cat"), EOS_ID], [EOS_ID]]
 
 
 # -- what is seen -----------------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_watched_while_it_reads(trained: LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
-    from seqloom.cli.look import look
-
-    kind = trained.model.settings.kind
+def test_a_model_is_watched_while_it_reads(trained: Model) -> None:
+    kind = trained.network.settings.kind
     if kind == "recurrent_lm":
-        look(trained.folder, "gates", "the green witch")
-        assert "witch" in capsys.readouterr().out
+        assert "witch" in trained.look("gates", "the green witch").to_text(80, colour=False)
     elif kind == "transformer_lm":
-        look(trained.folder, "attention", "the green witch")  # every head, for there is no source
-        look(trained.folder, "attention", "the green witch", layer=0, head=1)
-        assert "decoder, layer 0, head 1" in capsys.readouterr().out
+        trained.look("attention", "the green witch")  # every head, for there is no source
+        one = trained.look("attention", "the green witch", layer=0, head=1)
+        assert "decoder, layer 0, head 1" in one.to_text(80, colour=False)
         weights = trained.trace("the green witch")["decoder.0.self"].values
         assert weights.shape == (2, 4, 4)
         assert weights.sum(-1) == pytest.approx(np.ones((2, 4)))
     else:
         assert not trained.trace("the green witch").names()
-    with pytest.raises(UserError, match="--target is for models that answer"):
-        look(trained.folder, "gates", "the green witch", target="x")
     with pytest.raises(UserError, match="there is nothing to look at"):
         trained.trace(" ")
 
@@ -426,8 +423,9 @@ def test_embeddings_start_from_vectors(name: str, freeze: bool, text_file: Path,
     recipe = recipe_for(text_file, name, steps=3, validate_every=3)
     recipe["model"] = {**MODELS[name], "pretrained": {"text": str(tmp_path / "v.txt"), "freeze": freeze}}
     model = train(recipe, tmp_path / "run")
-    assert isinstance(model, LanguageModel)
-    cat, old = (model.model.embedding.weight[model.task.tokenizer.encode(word)[0]].detach() for word in ("cat", "old"))
+    cat, old = (
+        model.network.embedding.weight[model.task.text.tokenizer.encode(word)[0]].detach() for word in ("cat", "old")
+    )
     ratios = torch.stack([cat / torch.from_numpy(matrix[0]), old / torch.from_numpy(matrix[1])])
     assert bool(ratios.std() / ratios.mean() < 1e-4) == freeze
 
@@ -437,12 +435,11 @@ def test_a_small_model_may_look_far_back(text_file: Path, tmp_path: Path) -> Non
     recipe = recipe_for(text_file, "transformer", steps=1)
     recipe["model"] = {**MODELS["transformer"], "context": 1000, "positions": "alibi"}
     model = train(recipe, tmp_path / "run")
-    assert isinstance(model, LanguageModel)
-    assert model("the cat", max_length=3).text.startswith("the cat")
+    assert model.generate("the cat", max_length=3)[0].text.startswith("the cat")
 
 
-def test_validations_show_what_the_model_says(trained: LanguageModel) -> None:
+def test_validations_show_what_the_model_writes(trained: Model) -> None:
     events = [e for e in read_journal(trained.folder.parent / "journal.jsonl") if e["event"] == "validation"]
     for event in events:
         assert len(event["samples"]) == 2
-        assert all(set(sample["says"].split()) <= set(WORDS) for sample in event["samples"])
+        assert all(set(sample["sample"].split()) <= set(WORDS) for sample in event["samples"])

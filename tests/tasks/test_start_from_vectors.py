@@ -16,10 +16,9 @@ import seqloom
 from seqloom.cli.main import run as typed
 from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.errors import RecipeError, UserError
-from seqloom.language import LanguageModel
+from seqloom.model import Model
 from seqloom.recipe import load_recipe
-from seqloom.tasks.model_language import Language
-from seqloom.tasks.translate import Translation
+from seqloom.tasks import find_task
 from seqloom.text.special import SPECIAL
 from seqloom.text.words import split_words
 from seqloom.vectors.formats import write_vectors
@@ -49,6 +48,7 @@ BOTH_SIDES: dict[str, dict[str, Any]] = {
         "hidden": 0.5,
     },
 }
+TASKS = {"bidirectional_lm": "model_bidirectional_language", "masked_lm": "model_masked_language"}
 DATA = {
     "train": {"grammar": "en-es", "split": "train", "size": 120},
     "valid": {"grammar": "en-es", "split": "valid", "size": 20},
@@ -68,7 +68,7 @@ def recipe(kind: str, pretrained: dict[str, Any] | None, **training: Any) -> dic
 def language_recipe(kind: str, pretrained: dict[str, Any], text: Path, **training: Any) -> dict[str, Any]:
     """Of a model that sees both sides of a word."""
     return {
-        "task": "model_language",
+        "task": TASKS[kind],
         "data": {"train": {"text": str(text)}, "valid": {"text": str(text), "limit": 20}},
         "text": {"tokenizer": "word", "vocabulary_size": None},
         "model": {**BOTH_SIDES[kind], "dropout": 0.1, "pretrained": pretrained},
@@ -101,31 +101,31 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def found_rows(model: Any, path: Path) -> dict[int, np.ndarray]:
+def found_rows(model: Model, path: Path) -> dict[int, np.ndarray]:
     """Row -> its direction by the file."""
     lines = [line.split(" ") for line in path.read_text().splitlines()]
     known = {word: np.array(numbers, np.float64) for word, *numbers in lines}
-    tokenizer = model.task.tokenizer if isinstance(model, LanguageModel) else model.task.source
+    tokenizer = next(iter(model.task.tokenizers().values()))
     labels = tokenizer.labels(range(len(tokenizer)))
     return {
         row: known[label.lower()] for row, label in enumerate(labels) if row >= len(SPECIAL) and label.lower() in known
     }
 
 
-def embedding_of(model: Any) -> torch.Tensor:
+def embedding_of(model: Model, network: Any = None) -> torch.Tensor:
     """The table that the vectors of `frozen_recipe` went into."""
-    network = model.model
-    embedding = network.embedding if isinstance(model, LanguageModel) else network.source_embedding
-    return embedding.weight.detach()  # type: ignore[no-any-return]
+    tables = model.task.embeddings(model.network if network is None else network)
+    return next(iter(tables.values())).weight.detach()  # type: ignore[no-any-return]
 
 
 def begun(settings: dict[str, Any], run: Path, *, vectors: bool) -> Any:
-    """The model of a run of a language model as it began, or as it would have begun without vectors."""
-    task, parsed = Language.load(run / "text"), load_recipe(settings)
+    """The network of a run as it began, or as it would have begun without vectors."""
+    parsed = load_recipe(settings)
+    task: Any = find_task(parsed.task).kept(run / "text")
     torch.manual_seed(parsed.seed)
     model = task.build(parsed.model)
     if vectors:
-        task.start_from_vectors(model, parsed.model, lambda text: None)
+        task.start(model, parsed.model, lambda text: None)
     return model
 
 
@@ -143,18 +143,13 @@ def test_frozen_vectors_stay_and_the_model_needs_no_file(
     settings = recipe(kind, {"source": str(own), "freeze": True}, optimizer=optimizer, weight_decay=0.1)
     model = seqloom.train(settings, tmp_path / "run")
     expected = found_rows(model, own)
-    weight = model.model.source_embedding.weight.detach().numpy()
+    weight = embedding_of(model).numpy()
     assert 10 < len(expected) < len(weight) - len(SPECIAL)
-    told = capsys.readouterr().err
-    assert f"{len(expected)} of {len(weight) - len(SPECIAL)} source symbols have a vector in {own} and keep it" in told
+    printed = capsys.readouterr().err
+    line = f"{len(expected)} of {len(weight) - len(SPECIAL)} source symbols have a vector in {own} and keep it"
+    assert line in printed
 
-    task = Translation.load(tmp_path / "run" / "text")
-    parsed = load_recipe(settings)
-    torch.manual_seed(parsed.seed)
-    fresh = task.build(parsed.model)
-    random = fresh.source_embedding.weight.detach().clone()  # type: ignore[union-attr]
-    task.start_from_vectors(fresh, parsed.model, lambda text: None)
-    start = fresh.source_embedding.weight.detach()  # type: ignore[union-attr]
+    random, start = (embedding_of(model, begun(settings, tmp_path / "run", vectors=given)) for given in (False, True))
     rows = list(expected)
     assert np.array_equal(weight[rows], start.numpy()[rows]), "bit for bit as they began"
     np.testing.assert_allclose(directions(weight[rows]), directions(np.array(list(expected.values()))), atol=1e-5)
@@ -170,7 +165,7 @@ def test_frozen_vectors_stay_and_the_model_needs_no_file(
 def test_vectors_that_learn_on(vectors: Path, tmp_path: Path) -> None:
     model = seqloom.train(recipe("recurrent_translator", {"source": str(vectors)}), tmp_path / "run")
     expected = found_rows(model, vectors)
-    weight = model.model.source_embedding.weight.detach().numpy()
+    weight = embedding_of(model).numpy()
     cosines = (directions(weight[list(expected)]) * directions(np.array(list(expected.values())))).sum(1)
     assert cosines.mean() > 0.5, "near where they began"
     assert (cosines < 1 - 1e-6).any(), "but not there"
@@ -186,11 +181,10 @@ def test_models_of_both_sides_keep_frozen_vectors(
     settings = frozen_recipe(kind, own, text, optimizer="adamw", weight_decay=0.1)
     settings["model"]["tie"] = tie
     model = seqloom.train(settings, tmp_path / "run")
-    assert isinstance(model, LanguageModel)
     expected, weight = found_rows(model, own), embedding_of(model)
     assert 10 < len(expected) < len(weight) - len(SPECIAL)
-    told = capsys.readouterr().err
-    assert f"{len(expected)} of {len(weight) - len(SPECIAL)} text symbols have a vector in {own} and keep it" in told
+    printed = capsys.readouterr().err
+    assert f"{len(expected)} of {len(weight) - len(SPECIAL)} text symbols have a vector in {own} and keep it" in printed
 
     random, start = (begun(settings, tmp_path / "run", vectors=given) for given in (False, True))
     rows, others = list(expected), [row for row in range(len(SPECIAL), len(weight)) if row not in expected]
@@ -200,17 +194,17 @@ def test_models_of_both_sides_keep_frozen_vectors(
     assert torch.equal(weight[rows], start.embedding.weight[rows]), "bit for bit as they began"
     assert torch.equal(start.embedding.weight[others], random.embedding.weight[others])
     assert (weight[others] != random.embedding.weight[others]).any(1).float().mean() > 0.8, "the others have learned"
-    output = model.model.output.weight
+    output = model.network.output.weight
     if tie:
-        assert output is model.model.embedding.weight
+        assert output is model.network.embedding.weight
     else:
         assert (output[rows] != start.output.weight[rows]).any(1).all(), "a table of its own learns all of its rows"
     if kind == "masked_lm":
         assert torch.equal(start.mask, random.mask), "the mask is no word"
-        assert (model.model.mask != start.mask).all(), "and learns"
+        assert (model.network.mask != start.mask).all(), "and learns"
 
     own.unlink()
-    again = LanguageModel.load(tmp_path / "run")
+    again = Model.load(tmp_path / "run")
     corpus = load_recipe(settings).data.valid
     assert again.evaluate(corpus).loss == model.evaluate(corpus).loss
 
@@ -241,8 +235,8 @@ def test_a_stopped_run_goes_on_with_its_rows_frozen(kind: str, vectors: Path, te
     state = next((half / "checkpoints").glob("step-*3")) / "state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"finished": False}))
     resumed = seqloom.train(half, resume=True)
-    for name, weight in whole.model.named_parameters():
-        assert torch.equal(weight, dict(resumed.model.named_parameters())[name]), name
+    for name, weight in whole.network.named_parameters():
+        assert torch.equal(weight, dict(resumed.network.named_parameters())[name]), name
 
 
 @pytest.mark.parametrize("kind", ["recurrent_translator", *BOTH_SIDES])
@@ -258,8 +252,8 @@ def test_several_processes_freeze_the_same_rows(kind: str, vectors: Path, text: 
         directions(weight[list(expected)]), directions(np.array(list(expected.values()))), atol=1e-5
     )
     if kind != "masked_lm":  # two processes hide other symbols than one does
-        for name, found in together.model.named_parameters():
-            torch.testing.assert_close(found, alone.model.get_parameter(name), atol=1e-5, rtol=1e-4, msg=name)
+        for name, found in together.network.named_parameters():
+            torch.testing.assert_close(found, alone.network.get_parameter(name), atol=1e-5, rtol=1e-4, msg=name)
 
 
 def test_mistakes_are_named(vectors: Path, tmp_path: Path) -> None:
@@ -305,4 +299,4 @@ def test_as_typed_by_a_user(
     assert "text symbols have a vector in" in capsys.readouterr().err
     assert typed(["list", "parameters", run, "--format", "json"]) == 0
     counted = json.loads(capsys.readouterr().out)["parameters"]
-    assert counted == sum(weight.numel() for weight in LanguageModel.load(run).model.parameters())
+    assert counted == sum(weight.numel() for weight in Model.load(run).network.parameters())

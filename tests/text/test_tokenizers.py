@@ -468,7 +468,7 @@ def test_many_keeps_the_order_over_batches() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_tokenizer_is_the_same(kind: str, tmp_path: Path) -> None:
-    tokenizer = trained(kind, lowercase=True, joint=False)
+    tokenizer = trained(kind, lowercase=True)
     path = tmp_path / "tokenizer.json"
     tokenizer.save(path)
     loaded = Tokenizer.load(path)

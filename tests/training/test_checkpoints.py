@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 from seqloom.errors import RunError, UserError
+from seqloom.models import CLASSIFIERS, LANGUAGE_MODELS, TRANSLATORS
+from seqloom.models.encoder_decoder import EncoderDecoder, TransformerTranslatorSettings
+from seqloom.settings import validated
 from seqloom.training import checkpoints
 from seqloom.training.checkpoints import (
     Checkpoint,
     average_weights,
+    check_fits,
     checkpoints_in,
     load_checkpoint,
     load_tensors,
@@ -190,6 +195,138 @@ def test_model_tensors_are_copies() -> None:
     kept = model_tensors(model)
     model.table.weight.data.fill_(2.0)
     assert (kept["table.weight"] == 1.0).all()
+
+
+# -- buffers ---------------------------------------------------------------------------------------------------------
+
+
+class Normed(nn.Module):
+    """A model that learns statistics of its data beside its weights, and holds a table that is made anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)
+        self.register_buffer("table", torch.arange(5.0), persistent=False)
+
+
+def normed(seed: int, batches: int) -> Normed:
+    torch.manual_seed(seed)
+    model = Normed()
+    for _ in range(batches):
+        model.norm(3 + 2 * torch.randn(7, 2))
+    return model.eval()
+
+
+def test_statistics_are_saved_and_restored(tmp_path: Path) -> None:
+    """What a batch norm has seen is as much a part of the model as its weights."""
+    model, inputs = normed(1, batches=11), torch.randn(5, 2)
+    expected = model.norm(inputs)
+    saved = {"norm.weight", "norm.bias", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
+
+    save_checkpoint(tmp_path, 3, model, {}, {})
+    weights, _, _ = load_checkpoint(checkpoints_in(tmp_path)[0])
+    assert weights.keys() == saved  # not the table, which is made anew
+    other = normed(2, batches=2)
+    assert not torch.allclose(other.norm(inputs), expected)
+    put_weights(other, weights)
+    assert torch.equal(other.norm(inputs), expected)
+    assert int(other.norm.num_batches_tracked) == 11
+
+    save_weights(tmp_path / "best", model)
+    assert load_tensors(tmp_path / "best").keys() == saved
+    del weights["norm.running_mean"]
+    with pytest.raises(UserError, match=r"norm\.running_mean is missing"):
+        put_weights(other, weights)
+
+
+def test_statistics_are_copied_and_averaged_but_not_counts(tmp_path: Path) -> None:
+    model = normed(1, batches=4)
+    kept = model_tensors(model)
+    folders = []
+    for step in (1, 2):
+        folders.append(save_checkpoint(tmp_path, step, model, {}, {}))
+        model.norm.running_mean += 1
+        model.norm.num_batches_tracked += 5
+    assert int(kept["norm.num_batches_tracked"]) == 4
+    mean = average_weights(folders)
+    torch.testing.assert_close(mean["norm.running_mean"], kept["norm.running_mean"] + 0.5)
+    assert int(mean["norm.num_batches_tracked"]) == 9  # of the newest
+    assert mean["norm.num_batches_tracked"].dtype == torch.int64
+    put_weights(normed(3, batches=1), mean)
+
+
+# -- settings that describe something else ---------------------------------------------------------------------------
+
+SMALL: dict[str, dict[str, Any]] = {
+    "recurrent": dict(kind="recurrent_translator", embedding_size=6, hidden_size=8),
+    "transformer": dict(
+        kind="transformer_translator", size=8, num_heads=2, feed_forward_size=8, encoder_layers=1, decoder_layers=2
+    ),
+    "language": dict(kind="recurrent_lm", size=6, hidden_size=8),
+    "causal": dict(kind="transformer_lm", size=8, num_heads=2, feed_forward_size=8, num_layers=1),
+    "classifier": dict(kind="classifier", encoder=dict(kind="recurrent", embedding_size=6, hidden_size=8)),
+}
+TABLES = TRANSLATORS | LANGUAGE_MODELS | CLASSIFIERS
+BEYOND = 10**30
+
+
+def small(about: dict[str, Any]) -> nn.Module:
+    settings_kind, model_kind = TABLES[about["kind"]]
+    settings: Any = validated(settings_kind, about)
+    if about["kind"] in CLASSIFIERS:
+        return model_kind(settings, num_symbols=11, num_labels=3)
+    if about["kind"] in LANGUAGE_MODELS:
+        return model_kind(settings, num_symbols=11)
+    return model_kind(settings, source_symbols=11, target_symbols=11)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_settings_that_fit_their_file(name: str) -> None:
+    check_fits(lambda: small(SMALL[name]), model_tensors(small(SMALL[name])), "m")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("recurrent", dict(hidden_size=10**9)),
+        ("recurrent", dict(hidden_size=BEYOND)),
+        ("recurrent", dict(embedding_size=10**12)),
+        ("recurrent", dict(encoder_layers=10**9)),
+        ("recurrent", dict(decoder_layers=2)),
+        ("transformer", dict(decoder_layers=10**9)),
+        ("transformer", dict(size=2 * 10**9, num_heads=10**9, positions="alibi")),
+        ("transformer", dict(feed_forward_size=BEYOND)),
+        ("transformer", dict(positions="learned", max_positions=100_000)),
+        ("language", dict(num_layers=10**9)),
+        ("causal", dict(feed_forward_size=10**15)),
+        ("classifier", dict(encoder=dict(kind="embeddings", size=10**15))),
+        ("classifier", dict(encoder=dict(kind="transformer", num_layers=10**9))),
+    ],
+)
+def test_settings_that_do_not_fit_cost_nothing(name: str, more: dict[str, Any]) -> None:
+    weights = model_tensors(small(SMALL[name]))
+    with pytest.raises(UserError, match=r"models/a does not fit its settings: "):
+        check_fits(lambda: small(SMALL[name] | more), weights, "models/a")
+    small(SMALL[name])  # nothing is left behind
+
+
+def test_a_model_may_be_built_beside() -> None:
+    """What another thread builds is not counted, and is built with tensors of its own."""
+    weights = model_tensors(small(SMALL["recurrent"]))
+    built: list[EncoderDecoder] = []
+
+    def build() -> nn.Module:
+        deep = TransformerTranslatorSettings(size=8, num_heads=2, encoder_layers=9, decoder_layers=9)
+        thread = threading.Thread(
+            target=lambda: built.append(EncoderDecoder(deep, source_symbols=11, target_symbols=11))
+        )
+        thread.start()
+        thread.join()
+        return small(SMALL["recurrent"])
+
+    check_fits(build, weights, "models/a")
+    assert {weight.device.type for weight in built[0].parameters()} == {"cpu"}
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

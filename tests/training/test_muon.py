@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
+from seqloom.models.encoder_decoder import EncoderDecoder, TransformerTranslatorSettings
 from seqloom.training.muon import ADAM_LENGTH, Muon, blocks_of, orthogonalized
 from seqloom.training.optimizers import maps_of
 
@@ -91,9 +91,12 @@ def test_tables_and_output_layers_are_no_maps(positions: str, tie: tuple[str, ..
     settings = TransformerTranslatorSettings(
         kind="transformer_translator", size=8, num_heads=2, feed_forward_size=16, positions=positions, tie=tie
     )
-    model = TransformerTranslator(settings, source_symbols=11, target_symbols=11)
+    model = EncoderDecoder(settings, source_symbols=11, target_symbols=11)
     names = {id(weight): name for name, weight in model.named_parameters()}
     found = {names[id(weight)] for weight in maps_of(model)}
     assert found
-    assert all(name.split(".")[0] in ("encoder", "decoder") and "positions" not in name for name in found), found
-    assert {"encoder.layers.0.attention.project.weight", "decoder.layers.0.feed_forward.outer.weight"} <= found
+    assert all(".stack." in name and "positions" not in name for name in found), found
+    assert {
+        "encoder.stack.layers.0.attention.project.weight",
+        "decoder.stack.layers.0.feed_forward.outer.weight",
+    } <= found

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from seqloom.batches.collate import PairBatch, collate_pairs
-from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
-from seqloom.tasks.translate import Translation
+from seqloom.batches.collate import Batch, collate_pairs
+from seqloom.losses import Loss
+from seqloom.models.encoder_decoder import EncoderDecoder, TransformerTranslatorSettings
+from seqloom.targets.text import text_loss
 from seqloom.training.loop import Learner
 from seqloom.training.settings import TrainingSettings
 from seqloom.training.team import Team
@@ -18,7 +19,7 @@ from seqloom.training.team import Team
 SYMBOLS = 23
 
 
-def batch() -> PairBatch:
+def batch() -> Batch:
     generator = torch.Generator().manual_seed(7)
     row = lambda length: torch.randint(4, SYMBOLS, (length,), generator=generator).tolist()  # noqa: E731
     return collate_pairs([row(n) for n in (7, 7, 6, 5, 5, 3, 2)], [row(n) for n in (5, 8, 8, 4, 6, 3, 1)])
@@ -29,12 +30,12 @@ def learned(**given: Any) -> tuple[float, list[torch.Tensor], list[int]]:
     s = TrainingSettings(steps=1, label_smoothing=0.1, precision="float32", **given)
     torch.manual_seed(3)
     settings = TransformerTranslatorSettings(kind="transformer_translator", size=8, num_heads=2, dropout=0.0)
-    model = TransformerTranslator(settings, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
+    model = EncoderDecoder(settings, source_symbols=SYMBOLS, target_symbols=SYMBOLS)
     rows: list[int] = []
 
-    def loss(model: Any, piece: PairBatch) -> Any:
+    def loss(model: Any, piece: Batch, carried: None) -> Loss:
         rows.append(len(piece))
-        return Translation.loss(None, model, piece, s)  # type: ignore[arg-type]
+        return Loss(*text_loss(model, piece, s))
 
     learner = Learner(model, SimpleNamespace(loss=loss), s, Team(), 0)  # type: ignore[arg-type]
     total, gradients = learner.gradients([batch()], 1)

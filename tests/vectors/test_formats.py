@@ -80,6 +80,15 @@ def test_the_format_is_told_from_the_content(tmp_path: Path, format: str, ending
     same(read_vectors(path, limit=100), vectors)
 
 
+def test_a_binary_number_that_begins_like_a_line_break_is_no_damaged_text(tmp_path: Path) -> None:
+    number = np.frombuffer(b"\n\x8cR>", "<f4")[0]
+    vectors = WordVectors(["the", "cat"], np.full((2, 50), number, np.float32))
+    path = tmp_path / "vectors"
+    write_vectors(vectors, path, "word2vec-binary")
+    assert detect(path) == "word2vec-binary"
+    assert (read_vectors(path).matrix == vectors.matrix).all()
+
+
 def test_a_file_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     for word in ("new york", "a\nb", ""):
         with pytest.raises(UserError, match=r"word 2 .* which glove files cannot hold"):

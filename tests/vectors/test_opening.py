@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from seqloom.errors import UserError
+from seqloom.folders import FORMAT
 from seqloom.vectors.formats import write_vectors
 from seqloom.vectors.opening import open_vectors
 from seqloom.vectors.table import WordVectors
@@ -18,7 +19,8 @@ VECTORS = WordVectors(["king", "queen"], np.array([[1, 2], [3, 4]], np.float32))
 
 def model_folder(folder: Path, **config: object) -> Path:
     VECTORS.save(folder)
-    (folder / "config.json").write_text(json.dumps({"format": 1, "task": "embed", "model": {"kind": "glove"}} | config))
+    values = {"format": FORMAT, "task": "embed", "model": {"kind": "glove"}} | config
+    (folder / "config.json").write_text(json.dumps(values))
     return folder
 
 
@@ -35,15 +37,17 @@ def test_folders_and_files(tmp_path: Path) -> None:
 
 
 def test_what_holds_no_vectors_is_refused(tmp_path: Path) -> None:
+    translator = model_folder(tmp_path / "translator", task="translate")
+    (translator / "vectors.safetensors").unlink()
     with pytest.raises(UserError, match="a model of task translate; this needs word vectors"):
-        open_vectors(model_folder(tmp_path / "translator", task="translate"))
-    with pytest.raises(UserError, match="reads model format 1; the folder has 2"):
-        open_vectors(model_folder(tmp_path / "newer", format=2))
+        open_vectors(translator)
+    with pytest.raises(UserError, match=f"reads model format {FORMAT}; the folder has {FORMAT + 1}"):
+        open_vectors(model_folder(tmp_path / "newer", format=FORMAT + 1))
     with pytest.raises(UserError, match=r"no such model folder, run folder or file of vectors \(did you mean 'newer'"):
         open_vectors(tmp_path / "newest")
     (tmp_path / "list").mkdir()
     (tmp_path / "list" / "config.json").write_text("[]")
-    with pytest.raises(UserError, match="a model of task None"):
+    with pytest.raises(UserError, match="not the description of a seqloom model"):
         open_vectors(tmp_path / "list")
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "recipe.yaml").write_text("task: embed\n")

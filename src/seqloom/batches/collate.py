@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -37,8 +38,37 @@ def _lengths(rows: Sequence[Ids]) -> np.ndarray:
     return np.fromiter(map(len, rows), np.int64, len(rows))
 
 
+class Side(Protocol):
+    """One side of a batch: what a kind of source or of target is collated to."""
+
+    def __len__(self) -> int:
+        """Rows."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """What a loss over it is averaged over: real symbols of a sequence, end included; or rows."""
+        ...
+
+    def part(self, rows: slice) -> Self:
+        """Some rows, without the padding that only the others needed; may be none."""
+        ...
+
+    def doubled(self) -> Self:
+        """Every row a second time, after all others."""
+        ...
+
+
+def _twice(*tensors: Tensor) -> list[Tensor]:
+    return [torch.cat([tensor, tensor]) for tensor in tensors]
+
+
+def _longest(lengths: Tensor) -> int:
+    return int(lengths.max()) if len(lengths) else 0
+
+
 @dataclass(frozen=True)
-class ContextBatch:
+class Context:
     """What a language model reads beside an encoder, and where each source symbol finds its word there.
 
     `symbols` (batch, time), `lengths` (batch,); `first` and `last` (batch, source time): a range of `symbols`, the last
@@ -50,73 +80,119 @@ class ContextBatch:
     first: Tensor
     last: Tensor
 
-    def doubled(self) -> ContextBatch:
-        """Every row a second time, after all others."""
-        return ContextBatch(*(torch.cat([part, part]) for part in (self.symbols, self.lengths, self.first, self.last)))
+    def doubled(self) -> Context:
+        return Context(*_twice(self.symbols, self.lengths, self.first, self.last))
 
-    def part(self, rows: slice, source: int) -> ContextBatch:
-        """Some rows, without the padding that only the others needed; `source` is the width of theirs."""
+    def part(self, rows: slice, source: int) -> Context:
+        """`source` is the width of these rows' source."""
         lengths = self.lengths[rows]
-        width = int(lengths.max()) if len(lengths) else 0
-        return ContextBatch(self.symbols[rows, :width], lengths, self.first[rows, :source], self.last[rows, :source])
+        symbols = self.symbols[rows, : _longest(lengths)]
+        return Context(symbols, lengths, self.first[rows, :source], self.last[rows, :source])
 
 
 @dataclass(frozen=True)
-class SourceBatch:
-    """What an encoder reads: `source` (batch, source time) ending in EOS, `source_lengths` (batch,).
+class Tokens:
+    """Text that is read: `ids` (batch, time) ending in EOS, `lengths` (batch,).
 
     `context` is what a language model reads beside it, where there is one.
     """
 
-    source: Tensor
-    source_lengths: Tensor
-    context: ContextBatch | None = field(default=None, kw_only=True)
+    ids: Tensor
+    lengths: Tensor
+    context: Context | None = None
 
     def __len__(self) -> int:
-        return self.source.shape[0]
+        return len(self.ids)
+
+    @property
+    def count(self) -> int:
+        return int(self.lengths.sum())
+
+    def doubled(self) -> Tokens:
+        ids, lengths = _twice(self.ids, self.lengths)
+        return Tokens(ids, lengths, None if self.context is None else self.context.doubled())
+
+    def part(self, rows: slice) -> Tokens:
+        lengths = self.lengths[rows]
+        width = _longest(lengths)
+        context = None if self.context is None else self.context.part(rows, width)
+        return Tokens(self.ids[rows, :width], lengths, context)
 
 
 @dataclass(frozen=True)
-class PairBatch(SourceBatch):
-    """Both sides: the decoder reads `target_in` (BOS first) and must say `target_out` (EOS last)."""
+class Target:
+    """Text that is made: `inputs` are read (BOS first), `outputs` predicted (EOS last); `lengths` (batch,)."""
 
-    target_in: Tensor
-    target_out: Tensor
-    target_lengths: Tensor
+    inputs: Tensor
+    outputs: Tensor
+    lengths: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def count(self) -> int:
+        return int(self.lengths.sum())
+
+    def doubled(self) -> Target:
+        return Target(*_twice(self.inputs, self.outputs, self.lengths))
+
+    def part(self, rows: slice) -> Target:
+        lengths = self.lengths[rows]
+        width = _longest(lengths)
+        return Target(self.inputs[rows, :width], self.outputs[rows, :width], lengths)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One class for each row: `ids` (batch,)."""
+
+    ids: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    def doubled(self) -> Labels:
+        return Labels(*_twice(self.ids))
+
+    def part(self, rows: slice) -> Labels:
+        return Labels(self.ids[rows])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is read and what must be made of it, row by row."""
+
+    source: Any
+    target: Any
+
+    def __len__(self) -> int:
+        return len(self.target)
 
     @property
     def num_tokens(self) -> int:
-        """Real target symbols, EOS included: what the loss is averaged over."""
-        return int(self.target_lengths.sum())
+        """What the loss is averaged over."""
+        count: int = self.target.count
+        return count
 
-    def doubled(self) -> PairBatch:
+    def doubled(self) -> Batch:
         """Every row a second time, after all others."""
-        twice = (
-            tensor.repeat(2, *[1] * (tensor.dim() - 1))
-            for tensor in (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
-        )
-        return PairBatch(*twice, context=None if self.context is None else self.context.doubled())
+        return Batch(self.source.doubled(), self.target.doubled())
 
-    def part(self, number: int, of: int) -> PairBatch:
+    def part(self, number: int, of: int) -> Batch:
         """Every `of`-th row from `number` on, without the padding that only the others needed; may have no row."""
         rows = slice(number, None, of)
-        source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
-        source = int(source_lengths.max()) if len(source_lengths) else 0
-        target = int(target_lengths.max()) if len(target_lengths) else 0
-        return PairBatch(
-            source=self.source[rows, :source],
-            source_lengths=source_lengths,
-            target_in=self.target_in[rows, :target],
-            target_out=self.target_out[rows, :target],
-            target_lengths=target_lengths,
-            context=None if self.context is None else self.context.part(rows, source),
-        )
+        return Batch(self.source.part(rows), self.target.part(rows))
 
 
-def collate_context(symbols: Sequence[Ids], places: Sequence[Ids]) -> ContextBatch:
+def collate_context(symbols: Sequence[Ids], places: Sequence[Ids]) -> Context:
     """Texts as a language model reads them, and for each source symbol from where to where: from, to, from, to, …"""
     ranges = [np.asarray(row, np.int64) for row in places]
-    return ContextBatch(
+    return Context(
         padded(symbols),
         torch.from_numpy(_lengths(symbols)),
         padded([row[0::2] for row in ranges]),
@@ -124,23 +200,18 @@ def collate_context(symbols: Sequence[Ids], places: Sequence[Ids]) -> ContextBat
     )
 
 
-def collate_sources(sources: Sequence[Ids], context: ContextBatch | None = None) -> SourceBatch:
-    """Encoded sentences -> what an encoder reads: EOS appended, padded, lengths kept."""
-    return SourceBatch(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1), context=context)
+def collate_sources(sources: Sequence[Ids], context: Context | None = None) -> Tokens:
+    """Encoded texts -> what an encoder reads: EOS appended, padded, lengths kept."""
+    return Tokens(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1), context)
 
 
-def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids], context: ContextBatch | None = None) -> PairBatch:
-    """Encoded pairs (unknown words are UNK already) -> one training batch.
-
-    The source ends in EOS, so the encoder sees where it stops. The target is shifted against itself: the decoder reads
-    BOS y1 y2 … and must say y1 y2 … EOS.
-    """
-    source = collate_sources(sources)
-    return PairBatch(
-        source=source.source,
-        source_lengths=source.source_lengths,
-        target_in=padded(targets, before=BOS_ID),
-        target_out=padded(targets, after=EOS_ID),
-        target_lengths=torch.from_numpy(_lengths(targets) + 1),
-        context=context,
+def collate_targets(targets: Sequence[Ids]) -> Target:
+    """Encoded texts -> what a decoder makes, shifted by one: it reads BOS y1 y2 … and predicts y1 y2 … EOS."""
+    return Target(
+        padded(targets, before=BOS_ID), padded(targets, after=EOS_ID), torch.from_numpy(_lengths(targets) + 1)
     )
+
+
+def collate_pairs(sources: Sequence[Ids], targets: Sequence[Ids], context: Context | None = None) -> Batch:
+    """Encoded pairs of texts (unknown words are UNK already) -> one training batch."""
+    return Batch(collate_sources(sources, context), collate_targets(targets))

@@ -41,7 +41,7 @@ class Prefetch(Generic[Item]):
     def __next__(self) -> Item:
         item, error = self._made.get()
         if error is not None:
-            self._made.put((None, error))  # whoever asks again is told again
+            self._made.put((None, error))  # whoever asks again gets it again
             raise error
         return item  # type: ignore[return-value]
 

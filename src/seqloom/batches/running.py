@@ -1,4 +1,4 @@
-"""Running text in batches: every model of language reads a symbol and must say the next one.
+"""Running text in batches: every model of language reads a symbol and predicts the next one.
 
     inputs    <first> a b c d          targets   a b c d <eos>
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seqloom.batches.collate import Ids, padded
 from seqloom.batches.samplers import BucketSampler, Position
-from seqloom.batches.shards import TokenSequences
+from seqloom.batches.shards import Sequences, SymbolCounts
 from seqloom.text.special import PAD_ID
 
 COUNTED_AT_A_TIME = 2**20
@@ -44,7 +44,7 @@ def count_symbols(tokens: Symbols, num_symbols: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """`inputs` (rows, time) are read, `targets` (rows, time) must be said; PAD where nothing is to be said.
+    """`inputs` (rows, time) are read, `targets` (rows, time) predicted; PAD where nothing is to be predicted.
 
     `lengths` (rows,) where rows are padded; `fresh`: nothing came before, else the rows go on where the last batch's
     ended.
@@ -60,7 +60,7 @@ class TextBatch:
 
     @property
     def num_tokens(self) -> int:
-        """Symbols to be said."""
+        """Symbols to be predicted."""
         return int((self.targets != PAD_ID).sum())
 
     def part(self, number: int, of: int) -> TextBatch:
@@ -157,7 +157,7 @@ class Windows(_Cut):
 
 
 def gather(tokens: Symbols, starts: np.ndarray, length: int, first: int, *, fresh: bool = True) -> TextBatch:
-    """Rows of `length` symbols to say from each of `starts` on; what is read is one symbol behind."""
+    """Rows of `length` symbols to predict from each of `starts` on; what is read is one symbol behind."""
     rows = np.empty((len(starts), length + 1), np.int64)
     for row, start in zip(rows, starts.tolist(), strict=True):
         if start:
@@ -168,28 +168,12 @@ def gather(tokens: Symbols, starts: np.ndarray, length: int, first: int, *, fres
     return TextBatch(both[:, :-1], both[:, 1:], None, fresh)
 
 
-class LineLengths:
-    """How many symbols each line has, its end included, as a sampler wants it: (lines, 1)."""
-
-    def __init__(self, lines: TokenSequences) -> None:
-        self.lines = lines
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        if isinstance(rows, slice):
-            start, end, _ = rows.indices(len(self))
-            return np.diff(self.lines.offsets[start : max(start, end) + 1])[:, None]
-        return np.array([len(self.lines[row]) for row in rows.tolist()], np.int64)[:, None]
-
-
 class Sentences:
     """Lines of similar length together."""
 
     def __init__(
         self,
-        lines: TokenSequences,
+        lines: Sequences,
         *,
         batch_tokens: int,
         max_length: int,
@@ -198,7 +182,9 @@ class Sentences:
         only_last: bool = False,
     ) -> None:
         self.lines, self.first, self.only_last = lines, first, only_last
-        self.sampler = BucketSampler(LineLengths(lines), batch_tokens=batch_tokens, seed=seed, max_length=max_length)
+        self.sampler = BucketSampler(
+            SymbolCounts(lines, ends=0), batch_tokens=batch_tokens, seed=seed, max_length=max_length
+        )
 
     def batches_from(self, position: Position) -> Iterator[tuple[Position, TextBatch]]:
         for after, indices in self.sampler.batches_from(position):
@@ -212,7 +198,7 @@ class Sentences:
 
 
 def collate_lines(lines: Sequence[Ids], first: int, only_last: bool = False) -> TextBatch:
-    """Lines with their end symbols -> one batch; `only_last`: all that must be said is the symbol before the end."""
+    """Lines with their end symbols -> one batch; `only_last`: all that is predicted is the symbol before the end."""
     if only_last:
         assert all(len(line) > 1 for line in lines), "an empty line has no last symbol"
         lines = [line[:-1] for line in lines]

@@ -91,8 +91,8 @@ def write_tokens(
         lines: the text, a sentence each.
         counts: the words that get a number.
         encode: a line -> its words, as they were counted.
-        key: tells this text, cut in this way, from every other (the words of `counts` are added to it).
-        progress: told how many words have been written.
+        key: what distinguishes this text, cut in this way, from every other (the words of `counts` are added to it).
+        progress: called with how many words have been written.
         folder: instead of the cache.
     """
     folder = cache_folder() / "tokens" if folder is None else folder

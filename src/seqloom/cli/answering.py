@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from seqloom.cli.output import Format, note, output_to, read_texts
-from seqloom.export.door import EngineName, choose
+from seqloom.export.engines import EngineName, choose
 from seqloom.training.progress import Progress
 
 
@@ -16,35 +16,34 @@ class Question(NamedTuple):
     """What is wanted of `seqloom predict`."""
 
     model: Path
-    texts: tuple[str, ...]
+    inputs: tuple[str, ...]
     input_file: Path | None
     output: Path | None
     format: Format
     engine: EngineName
-    decoding: dict[str, Any]  # the settings that are to be others than the model's own
+    options: dict[str, Any]  # those that are to be others than the model's own
 
 
-def named_decoding(**named: Any) -> dict[str, Any]:
-    """The decoding settings that options name; some say by themselves what the method is."""
-    decoding = {name: value for name, value in named.items() if value is not None}
-    if {"temperature", "top_k", "top_p", "seed"} & decoding.keys():
-        decoding.setdefault("method", "sample")
-    if "beam_size" in decoding:
-        decoding.setdefault("method", "beam")
-    return decoding
+def named_options(**named: Any) -> dict[str, Any]:
+    """What the options of the command line name; some say by themselves what the method is."""
+    options = {name: value for name, value in named.items() if value is not None}
+    if {"temperature", "top_k", "top_p", "seed"} & options.keys():
+        options.setdefault("method", "sample")
+    if "beam_size" in options:
+        options.setdefault("method", "beam")
+    return options
 
 
 def answer(question: Question) -> None:
     """Read, answer, write."""
-    lines = read_texts(question.texts, question.input_file)
-    chosen = choose(question.model, question.engine, lines, question.decoding)
-    predictor = chosen.model
+    lines = read_texts(question.inputs, question.input_file)
+    chosen = choose(question.model, question.engine, lines, question.options)
     if chosen.why and question.input_file is not None:
         note(chosen.why)
     with Progress("answering") as progress:
         many = len(lines) > 100
         report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None
-        answers = predictor.predict(lines, report, **question.decoding)
+        answers = chosen.model.predict(lines, report, **question.options)
     with output_to(question.output) as out:
         for index, one in enumerate(answers):
             if question.format == "json":
@@ -72,13 +71,13 @@ _VALUES: dict[str, tuple[str, ...] | None] = {
 
 
 def plain_question(arguments: Sequence[str]) -> Question | None:
-    """What the arguments of `predict` ask for if that is beyond doubt: `MODEL [TEXT …] [--option value …]`, each option
-    once and of the commonest ones. None: ask the parser, which takes longer to load than many sentences to answer.
+    """What the arguments of `predict` ask for if that is beyond doubt: `MODEL [INPUT …] [--option value …]`, each
+    option once and of the commonest ones. None: ask the parser, which takes longer to load than many texts to answer.
     """
     first = next((place for place, word in enumerate(arguments) if word.startswith("-")), len(arguments))
-    texts, options = arguments[:first], arguments[first:]
+    inputs, options = arguments[:first], arguments[first:]
     names, values = options[::2], options[1::2]
-    if not texts or not all(arguments) or len(names) != len(values) or len(set(names)) != len(names):
+    if not inputs or not all(arguments) or len(names) != len(values) or len(set(names)) != len(names):
         return None
     for name, value in zip(names, values, strict=True):
         if name not in _VALUES or value.startswith("-") or value not in (_VALUES[name] or (value,)):
@@ -88,11 +87,11 @@ def plain_question(arguments: Sequence[str]) -> Question | None:
     if beam is not None and not (beam.isascii() and beam.isdecimal() and len(beam) < 9 and beam[0] != "0"):
         return None
     return Question(
-        model=Path(texts[0]),
-        texts=tuple(texts[1:]),
+        model=Path(inputs[0]),
+        inputs=tuple(inputs[1:]),
         input_file=Path(given["--input"]) if "--input" in given else None,
         output=Path(given["--output"]) if "--output" in given else None,
         format=cast(Format, given.get("--format", "text")),
         engine=cast(EngineName, given.get("--engine", "auto")),
-        decoding=named_decoding(method=given.get("--method"), beam_size=None if beam is None else int(beam)),
+        options=named_options(method=given.get("--method"), beam_size=None if beam is None else int(beam)),
     )

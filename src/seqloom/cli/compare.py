@@ -11,7 +11,9 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from seqloom.cli.contestants import Chosen, Contestant
-    from seqloom.evaluation.comparison import Comparison, Entry, Metric, Training
+    from seqloom.evaluation.comparison import Comparison, Entry, Training
+    from seqloom.evaluation.figures import Metric
+    from seqloom.tasks.base import Task
 
 
 def compare(
@@ -25,16 +27,17 @@ def compare(
     """Compare models on the same data: quality, size, time, pace, and how each of them learned.
 
     They are measured on the validation data of their recipes, since comparing is choosing, and what was chosen by a
-    test set can no longer be tested on it. Word vectors are measured on the files of their recipes.
+    test set can no longer be tested on it. Models without validation data, such as word vectors, are measured on all
+    test data of their recipes.
 
     seqloom compare runs/demo runs/demo-transformer --save curves.svg
 
     Parameters
     ----------
     runs
-        Run folders, also unfinished ones, which show what their journal says; recipes, for their runs in runs/NAME.
+        Run folders, also unfinished ones, which show what their journal holds; recipes, for their runs in runs/NAME.
     test
-        Measure on this test corpus of the recipes instead; word vectors: only on this file.
+        Measure only on this test corpus of the recipes.
     data
         Measure on this data instead, given as for 'seqloom evaluate'.
     save
@@ -58,8 +61,8 @@ def compare(
         checked_path(save)
     contestants = find_contestants(runs, train)
     task = common_task(contestants)
-    if save is not None and task == "embed":
-        raise UserError("--save draws learning curves, and word vectors have none: nothing judges them in training")
+    if save is not None and not task.drawn:
+        raise UserError(f"--save draws learning curves, and task {task.name} has none: nothing judges it in training")
     chosen = choose_data(task, contestants, data, test)
     for one in contestants:
         if one.to_train is not None:
@@ -72,7 +75,7 @@ def compare(
     else:
         print(comparison.render())
     if format == "text" or save is not None:
-        curves = _curves(comparison, contestants, chosen, save)
+        curves = _curves(comparison, contestants, save)
         if save is not None:
             note(f"drawn into {save}")
         elif curves:
@@ -92,141 +95,88 @@ def _train(recipe: str, folder: Path) -> None:
 # How good
 
 
+NOTES = {"spearman": "ρ: Spearman's rank correlation with what people say."}  # by metric
+
+
 @dataclass(frozen=True)
 class Measured:
-    """What a finished model reached. `coverage` is by metric what must be equal for figures to be comparable."""
+    """What a finished model reached. `coverage` is what must be equal for figures to be comparable."""
 
     figures: dict[str, float]
     metrics: tuple[Metric, ...]
     coverage: dict[str, Any]
-    ngrams: int | None = None
-    parameters: int | None = None
+    amounts: dict[str, int]
 
 
-def _compared(task: str, contestants: Sequence[Contestant], chosen: Chosen) -> Comparison:
-    from seqloom.evaluation.comparison import METRICS_OF, Comparison, Entry
+def _compared(task: type[Task], contestants: Sequence[Contestant], chosen: Chosen) -> Comparison:
+    from seqloom.cli.evaluate import read
+    from seqloom.evaluation.comparison import Comparison, Entry
 
+    data = read(chosen.corpora)
     found: list[tuple[Contestant, Training, Measured | None]] = []
     for number, one in enumerate(contestants, 1):
-        title = f"{one.name} ({number} of {len(contestants)})"
-        measured = _MEASURES[task](one.model, chosen.corpus, title) if one.finished else None
+        measured = _measured(one, data, f"{one.name} ({number} of {len(contestants)})") if one.finished else None
         found.append((one, _training(one, measured), measured))
-    known = [measured.metrics for _, _, measured in found if measured is not None]
-    metrics = known[0] if known else METRICS_OF.get(task, ())
     entries = []
     for one, training, measured in found:
         figures = measured.figures if measured is not None else {}
         if measured is None and chosen.is_validation:
-            decides = getattr(one.recipe.training, "metric", "loss")
-            best = training.best(decides)
-            figures = {metric.name: best[metric.name] for metric in metrics if metric.name in best}
-        entries.append(Entry(one.name, str(one.place), _kind(one), figures, training, one.finished))
-    kept = tuple(metric for metric in metrics if any(metric.name in entry.figures for entry in entries))
+            best = training.best(getattr(one.recipe.training, "metric", "loss"))
+            figures = {metric.name: best[metric.name] for metric in one.task.metrics if metric.name in best}
+        entries.append(Entry(one.name, str(one.place), one.kind, figures, training, one.finished))
+    own = [metric for one in contestants for metric in one.task.metrics]
+    measured_by = [metric for *_, measured in found if measured is not None for metric in measured.metrics]
+    known = {name for entry in entries for name in entry.figures}
+    metrics = {metric: None for metric in (*own, *measured_by) if metric.name in known}
     coverage = {one.name: measured.coverage for one, _, measured in found if measured is not None}
-    agreement = ["ρ: Spearman's rank correlation with what people say."] if task == "embed" else []
-    notes = [*agreement, *_coverage_notes(coverage), *_unfinished_notes(task, entries, chosen)]
-    return Comparison(task, chosen.told, kept, tuple(entries), tuple(notes))
+    legend = [note for name, note in NOTES.items() if any(metric.name.split(".")[-1] == name for metric in metrics)]
+    cut = " and ".join(metric.title for metric in metrics if metric.name in task.per_symbol)
+    if cut and len(entries) > 1:
+        legend.append(f"Compare {cut} only between models that cut the text into the same symbols.")
+    notes = [*legend, *_coverage_notes(coverage), *_unfinished_notes(entries, chosen)]
+    return Comparison(
+        task.name, chosen.description, tuple(metrics), tuple(entries), tuple(notes), task.drawn, task.per_symbol
+    )
 
 
 def _training(one: Contestant, measured: Measured | None) -> Training:
-    """What the journal says, and what only the model can tell."""
+    """What the journal holds, and what only the model knows."""
     from seqloom.evaluation.comparison import training_from
     from seqloom.training.journal import read_journal
 
     journal = one.place / "journal.jsonl"
     training = training_from(read_journal(journal) if one.recipe is not None and journal.is_file() else ())
-    if measured is not None and training.parameters is None:
-        training = replace(training, parameters=measured.parameters)
-    if measured is not None and training.ngrams is None:
-        training = replace(training, ngrams=measured.ngrams)
-    return training
+    amounts: dict[str, Any] = {} if measured is None else measured.amounts
+    return replace(training, **{name: n for name, n in amounts.items() if getattr(training, name) is None})
 
 
-def _kind(one: Contestant) -> str:
-    from seqloom.files import read_json
-
-    if one.recipe is not None:
-        return str(one.recipe.model.kind)
-    return str(read_json(one.model / "config.json")["model"].get("kind", "unknown"))
-
-
-def _translations(model: Path, corpus: Any, title: str) -> Measured:
+def _measured(one: Contestant, data: Mapping[str, Any], title: str) -> Measured:
+    """A model on all data; a figure is named after its data too, where there are several."""
+    from seqloom.cli.evaluate import opened, without_weights
     from seqloom.cli.output import note
-    from seqloom.corpus.readers import read_pairs
-    from seqloom.evaluation.comparison import METRICS_OF
-    from seqloom.export.door import choose
     from seqloom.training.progress import Progress
 
-    pairs = list(read_pairs(corpus))
-    aligned = any(pair.alignment is not None for pair in pairs)
-    chosen = choose(model, "auto", [pair.source for pair in pairs], aligns=aligned)
-    if chosen.why and not chosen.why.startswith("answering on torch"):
-        note(f"{title}: {chosen.why.split(';')[0]}")
-    with Progress(f"translating with {title}") as bar:
-        report, _ = chosen.model.evaluate(
-            pairs, title, lambda done: bar.update(done / max(1, len(pairs)), f"{done:,} of {len(pairs):,}")
-        )
-    metrics = METRICS_OF["translate"]
-    figures = {metric.name: report.scores[metric.name] for metric in metrics if metric.name in report.scores}
-    return Measured(figures, metrics, {}, parameters=_count_parameters(model / "model.safetensors"))
-
-
-def _texts(model: Path, corpus: Any, title: str) -> Measured:
-    from seqloom.evaluation.comparison import METRICS_OF
-    from seqloom.export.door import load
-    from seqloom.training.progress import Progress
-
-    loaded: Any = load(model)
-    with Progress(f"reading with {title}") as bar:
-        report = loaded.evaluate(corpus, title, lambda share: bar.update(share, ""))
-    metrics = METRICS_OF["model_language"]
-    figures = {metric.name: getattr(report, metric.name) for metric in metrics}
-    ngrams = getattr(getattr(loaded, "model", None), "num_ngrams", None)
-    count = None if ngrams is None else sum(ngrams())
-    weights = model / "model.safetensors"
-    parameters = _count_parameters(weights) if count is None and weights.is_file() else None
-    return Measured(figures, metrics, {"unknown words": report.unknown}, ngrams=count, parameters=parameters)
-
-
-def _vectors(model: Path, files: Mapping[str, str], title: str) -> Measured:
-    from seqloom.corpus.lines import expand_path
-    from seqloom.evaluation.comparison import Metric
-    from seqloom.evaluation.words import TITLES, AnalogyReport, evaluate_file
-    from seqloom.training.progress import Progress
-    from seqloom.vectors.table import WordVectors
-
-    vectors = WordVectors.load(model)
+    model, why = opened(without_weights(one.model), data)
+    if why and not why.startswith("answering on torch"):
+        note(f"{title}: {why.split(';')[0]}")
     figures: dict[str, float] = {}
     metrics: list[Metric] = []
     coverage: dict[str, Any] = {}
-    with Progress(f"asking {title}") as bar:
-        for number, (name, path) in enumerate(files.items()):
-            bar.update(number / len(files), name)
-            report = evaluate_file(vectors, expand_path(path))
-            if isinstance(report, AnalogyReport):
-                coverage[f"questions of {name}"] = report.all.asked
-                scores: dict[str, float | None] = {method: report.all.accuracy(method) for method in report.methods}
-                metrics += [Metric(f"{name}.{key}", f"{name} {TITLES[key]}", "higher", 2) for key in report.methods]
-            else:
-                coverage[f"pairs of {name}"] = report.compared
-                scores = {"spearman": report.spearman}
-                metrics.append(Metric(f"{name}.spearman", f"{name} ρ", "higher", 4))
-            figures |= {f"{name}.{key}": score for key, score in scores.items() if score is not None}
-    pieces = 0 if vectors.buckets is None else len(vectors.buckets)
-    return Measured(figures, tuple(metrics), coverage, parameters=(len(vectors) + pieces) * vectors.size)
+    with Progress(f"measuring {title}") as bar:
+        for number, (name, corpus) in enumerate(data.items()):
 
+            def heard(share: float, text: str, done: int = number) -> None:
+                bar.update((done + share) / len(data), text)
 
-_MEASURES: dict[str, Any] = {"translate": _translations, "model_language": _texts, "embed": _vectors}
-
-
-def _count_parameters(path: Path) -> int:
-    """From the head of the file alone; tied weights are kept once."""
-    import math
-
-    from safetensors import safe_open
-
-    with safe_open(path, framework="numpy") as file:
-        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            report = model.evaluate(corpus, name, heard)
+            many = len(data) > 1
+            for metric in one.task.metrics:
+                if metric.name in report.figures:
+                    own = replace(metric, name=f"{name}.{metric.name}", title=f"{name} {metric.title}")
+                    metrics.append(own if many else metric)
+                    figures[metrics[-1].name] = report.figures[metric.name]
+            coverage |= {f"{what} of {name}" if many else what: count for what, count in report.coverage.items()}
+    return Measured(figures, tuple(metrics), coverage, model.task.amounts(model.network))
 
 
 def _coverage_notes(coverage: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -238,50 +188,49 @@ def _coverage_notes(coverage: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
             yield f"Compare with care, the models do not know the same words: {what}: {listed}."
 
 
-def _unfinished_notes(task: str, entries: Sequence[Entry], chosen: Chosen) -> Iterable[str]:
+def _unfinished_notes(entries: Sequence[Entry], chosen: Chosen) -> Iterable[str]:
     if all(entry.finished for entry in entries):
         return
     if not chosen.is_validation:
         yield "Unfinished: there is no model to measure yet."
         return
-    how = " (there, a part of the sentences is translated greedily)" if task == "translate" else ""
-    yield f"Unfinished: the best validation so far, from the journal{how}; it does not count for the best."
+    yield (
+        "Unfinished: the best validation so far, from the journal, which may use a part of the data and a simpler "
+        "search; it does not count for the best."
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The plot
 
 
-def _curves(comparison: Comparison, contestants: Sequence[Contestant], chosen: Chosen, save: Path | None) -> str:
+def _curves(comparison: Comparison, contestants: Sequence[Contestant], save: Path | None) -> str:
     """The learning curves drawn into a file, or as text; "" where there is none to show as text."""
     from seqloom.errors import UserError
-    from seqloom.evaluation.comparison import METRICS_OF
-    from seqloom.evaluation.report import TITLES
+    from seqloom.evaluation.figures import METRICS
     from seqloom.inspection.curves import Curve, draw_curves
 
     wanted = [getattr(one.recipe.training, "metric", None) for one in contestants if one.recipe is not None]
-    metric = comparison.drawn(wanted)
-    if metric is None:
+    followed = comparison.followed(wanted)
+    if followed is None:
         if save is None:
             return ""
         raise UserError("there is no learning curve to draw: no journal holds a validation")
     curves = []
     for entry in comparison.entries:
-        learned, final = entry.training.curve(metric), entry.figures.get(metric)
+        learned, final = entry.training.curve(followed), entry.figures.get(followed)
         if entry.training.steps is None:  # counted, not fitted: one figure, at no time
             learned = []
-            final = entry.training.best(metric).get(metric, final)
+            final = entry.training.best(followed).get(followed, final)
         curves.append(Curve(entry.name if entry.finished else f"{entry.name} (unfinished)", learned, final))
-    known = {found.name: found for found in METRICS_OF[comparison.task]}
-    title = known[metric].title if metric in known else TITLES.get(metric, metric)
-    sampled = ", where a part of the sentences is translated greedily" if comparison.task == "translate" else ""
-    caption = f"Lines: validations during training{sampled}. Figures behind the names: {comparison.data}."
+    metric = METRICS[followed]
     return draw_curves(
         curves,
         save,
-        measured=title,
-        title=f"{title} of {len(curves)} models while they were trained" if len(curves) > 1 else title,
-        caption=caption,
-        logarithmic=metric == "perplexity",
-        decimals=known[metric].decimals if metric in known else 3,
+        measured=metric.title,
+        title=f"{metric.title} of {len(curves)} models while they were trained" if len(curves) > 1 else metric.title,
+        caption="Lines: validations during training, which may use a part of the data and a simpler search. Figures "
+        f"behind the names: {comparison.data}.",
+        logarithmic=followed.endswith("perplexity"),
+        decimals=metric.decimals,
     )

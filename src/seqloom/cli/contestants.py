@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqloom.tasks.base import Task
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Who takes part
@@ -28,6 +32,22 @@ class Contestant:
     @property
     def finished(self) -> bool:
         return (self.model / "config.json").is_file()
+
+    @cached_property
+    def task(self) -> type[Task]:
+        from seqloom.folders import read_config
+        from seqloom.tasks import find_task
+
+        if self.recipe is not None:
+            return find_task(self.recipe.task)
+        return find_task(read_config(self.model).get("task"), f"{self.model}/config.json")
+
+    @property
+    def kind(self) -> str:
+        """Of its model."""
+        from seqloom.folders import read_config
+
+        return str(self.recipe.model.kind if self.recipe is not None else read_config(self.model)["model"].get("kind"))
 
 
 def find_contestants(given: Sequence[str], train: bool) -> list[Contestant]:
@@ -89,7 +109,7 @@ def _contestant(argument: str) -> Contestant:
 
 
 def _differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
-    """What a recipe says otherwise than the one of a run; its description does not count."""
+    """Where a recipe differs from the one of a run; its description does not count."""
     if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
         return [] if ours == theirs else [f"{where}: {theirs} in the run, {ours} in the recipe"]
     return [
@@ -100,15 +120,22 @@ def _differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
     ]
 
 
-def common_task(contestants: Sequence[Contestant]) -> str:
+def common_task(contestants: Sequence[Contestant]) -> type[Task]:
+    """The task of the first, if the others are measured like it: on data of the same kind, by the same figures."""
     from seqloom.errors import UserError
-    from seqloom.folders import task_of
 
-    tasks = {one.name: one.recipe.task if one.recipe is not None else task_of(one.model) for one in contestants}
-    if len(set(tasks.values())) > 1:
-        listed = "\n".join(f"  {name}: {task or 'unknown'}" for name, task in tasks.items())
-        raise UserError(f"only models of one task can be compared:\n{listed}")
-    return next(iter(tasks.values()))
+    first = contestants[0].task
+    if not all(_measured_alike(first, one.task) for one in contestants):
+        listed = "\n".join(f"  {one.name}: {one.task.name}" for one in contestants)
+        raise UserError(f"only models that are measured in the same way can be compared:\n{listed}")
+    return first
+
+
+def _measured_alike(first: type[Task], second: type[Task]) -> bool:
+    if first is second:
+        return True
+    same_data = first.Recipe.model_fields["data"].annotation is second.Recipe.model_fields["data"].annotation
+    return same_data and not set(first.metrics).isdisjoint(second.metrics)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -117,50 +144,36 @@ def common_task(contestants: Sequence[Contestant]) -> str:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What all are measured on: a corpus, or for word vectors files by name. `told` says it in words."""
+    """What all are measured on: corpora by name. `description` names them in words."""
 
-    corpus: Any
-    told: str
-    is_validation: bool
+    corpora: dict[str, Any]
+    description: str
+    is_validation: bool = False
 
 
-def choose_data(task: str, contestants: Sequence[Contestant], data: tuple[str, ...], test: str | None) -> Chosen:
-    """What --data says; else what the recipes say, if they mean the same."""
+def choose_data(task: type[Task], contestants: Sequence[Contestant], data: tuple[str, ...], test: str | None) -> Chosen:
+    """What --data names; else what the recipes name, if they mean the same."""
     if data:
-        corpus, told = _given_data(task, data)
-        return Chosen(corpus, f"measured on {told}", False)
+        corpora = task.corpora(data)
+        return Chosen(corpora, f"measured on {_described(task, corpora)}")
     from seqloom.errors import UserError
 
-    found = [_own_data(task, one, test) for one in contestants]
-    different = {_fingerprint(task, corpus): None for corpus in found}
+    found = [_own_data(one, test) for one in contestants]
+    different = {
+        tuple(sorted((name, task.fingerprint(corpus)) for name, corpus in corpora.items())) for corpora in found
+    }
     if len(different) > 1:
-        listed = "\n".join(f"  {one.name}: {_told(corpus)}" for one, corpus in zip(contestants, found, strict=True))
+        listed = "\n".join(
+            f"  {one.name}: {_spelled(corpora)}" for one, corpora in zip(contestants, found, strict=True)
+        )
         raise UserError(f"these are not measured on the same data (--data FILE measures all on one):\n{listed}")
-    if task == "embed":
-        return Chosen(found[0], f"measured on {', '.join(found[0])}", False)
-    what = "validation data" if test is None else f"test data '{test}'"
-    return Chosen(found[0], f"measured on the {what}: {_described(found[0])}", test is None)
+    is_validation = test is None and _valid(contestants[0]) is not None
+    what = "validation data" if is_validation else "test data" if test is None else f"test data '{test}'"
+    return Chosen(found[0], f"measured on the {what}: {_described(task, found[0])}", is_validation)
 
 
-def _given_data(task: str, data: tuple[str, ...]) -> tuple[Any, str]:
-    from seqloom.cli.evaluate import corpus_from
-    from seqloom.corpus.plain import PlainTextSettings
-    from seqloom.errors import UserError
-    from seqloom.settings import validated
-
-    if task == "embed":
-        files = {Path(path).stem: path for path in data}
-        return files, ", ".join(files)
-    if task != "model_language":
-        corpus = corpus_from(data)
-    elif len(data) == 1:
-        corpus = validated(PlainTextSettings, {"text": data[0]}, "--data")
-    else:
-        raise UserError(f"--data takes one text file or folder to compare language models on; got {len(data)}")
-    return corpus, _described(corpus)
-
-
-def _own_data(task: str, one: Contestant, test: str | None) -> Any:
+def _own_data(one: Contestant, test: str | None) -> dict[str, Any]:
+    """A test corpus of the recipe; else what it is validated on; else, if it is not validated, all its test data."""
     from seqloom.errors import UserError, one_of
 
     if one.recipe is None:
@@ -168,29 +181,25 @@ def _own_data(task: str, one: Contestant, test: str | None) -> Any:
     named = one.recipe.data.test
     if test is not None and test not in named:
         raise UserError(f"{one.name}: " + (one_of("--test", test, named) if named else "its recipe has no test data"))
-    if task != "embed":
-        return one.recipe.data.valid if test is None else named[test]
-    if not named:
-        raise UserError(f"{one.name}: its recipe has no file to measure vectors on; give --data FILE")
-    return named if test is None else {test: named[test]}
+    if test is not None:
+        return {test: named[test]}
+    valid = _valid(one)
+    if valid is None and not named:
+        raise UserError(f"{one.name}: its recipe names nothing to measure it on; give --data FILE")
+    return dict(named) if valid is None else {"valid": valid}
 
 
-def _fingerprint(task: str, corpus: Any) -> object:
-    from seqloom.corpus import lines, plain, readers
-
-    if task == "embed":
-        files = {name: lines.content_digest(lines.expand_path(path)) for name, path in corpus.items()}
-        return tuple(sorted(files.items()))
-    return plain.fingerprint(corpus) if task == "model_language" else readers.fingerprint(corpus)
+def _valid(one: Contestant) -> Any:
+    return getattr(one.recipe.data, "valid", None)
 
 
-def _told(corpus: Any) -> str:
+def _spelled(corpora: Mapping[str, Any]) -> str:
     """All that a recipe says about its data."""
-    values = corpus if isinstance(corpus, Mapping) else corpus.model_dump(mode="json", exclude_none=True)
+    values: dict[str, Any] = {}
+    for name, corpus in corpora.items():
+        values |= {name: corpus} if isinstance(corpus, str) else corpus.model_dump(mode="json", exclude_none=True)
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _described(corpus: Any) -> str:
-    from seqloom.corpus import plain, readers
-
-    return plain.describe(corpus) if isinstance(corpus, plain.PlainTextSettings) else readers.describe(corpus)
+def _described(task: type[Task], corpora: Mapping[str, Any]) -> str:
+    return ", ".join(map(task.describe, corpora.values()))

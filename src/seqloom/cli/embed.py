@@ -97,7 +97,7 @@ def analogy(
 
 @app.command
 def similarity(model: Path, a: str, b: str, /, *, limit: Limit = None, format: Format = "text") -> None:
-    """Tell how similar two words are: the cosine of their vectors, from -1 to 1.
+    """Show how similar two words are: the cosine of their vectors, from -1 to 1.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def evaluate(
         A model or run folder of task embed, or a file of word2vec, GloVe or fastText vectors.
     files
         Analogies: Google's format or a table with the columns word1, word2, word3, target. Pairs: tables with two words
-        and a score. The kind of each file is told from its content.
+        and a score. The kind of each file is seen from its content.
     method
         How analogies are solved: add (3CosAdd), multiply (3CosMul); both when absent.
     most_frequent

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from seqloom.model import Model
 
 
 def export(
@@ -51,28 +54,31 @@ def export(
     overrides
         A decoding setting for the exported model, such as --set beam_size=4.
     """
-    from seqloom.cli.evaluate import corpus_from
     from seqloom.cli.output import note
     from seqloom.errors import UserError
-    from seqloom.export.ctranslate2 import export as write
-    from seqloom.settings import apply_overrides
-    from seqloom.training.progress import Progress
+    from seqloom.model import load
 
     if to == "arpa":
         if compute != "float32" or data or overrides or not verify:
             raise UserError("--to arpa takes --output and --overwrite only")
-        note(f"wrote {_write_arpa(model, output, overwrite)}")
+        note(f"wrote {_write_arpa(load(model), output, overwrite)}")
         return
     if sentences < 1:
         raise UserError(f"--sentences must be 1 or more; got {sentences} (--no-verify goes without)")
     if data and not verify:
         raise UserError("--data is what to verify with; it does not go together with --no-verify")
+    from seqloom.export.ctranslate2 import export as write
+    from seqloom.settings import apply_overrides
+    from seqloom.training.progress import Progress
+
+    loaded = load(model)
+    corpora = loaded.corpora(data) if data else {}
     with Progress("verifying") as progress:
         folder, found = write(
-            model,
+            loaded,
             output,
             compute=compute,
-            data=corpus_from(data) if data else None,
+            data=next(iter(corpora.values()), None),
             sentences=sentences,
             verify=verify,
             overwrite=overwrite,
@@ -83,15 +89,17 @@ def export(
     note(f'wrote {folder}; next: seqloom predict {folder} "some text"')
 
 
-def _write_arpa(model: Path, output: Path | None, overwrite: bool) -> Path:
+def _write_arpa(model: Model, output: Path | None, overwrite: bool) -> Path:
     from seqloom.errors import UserError
-    from seqloom.folders import find_model, is_arpa
-    from seqloom.language import LanguageModel
+    from seqloom.folders import is_arpa
 
-    file = find_model(model).parent / "model.arpa" if output is None else output
+    to_arpa = getattr(model.task, "to_arpa", None)
+    if to_arpa is None:
+        raise model.task.refusal("be written as n-grams", model.folder)
+    file = model.folder.parent / "model.arpa" if output is None else output
     if not is_arpa(file):
         raise UserError(f"--output must end in .arpa or .arpa.gz; got {file}")
     if file.exists() and not overwrite:
         raise UserError(f"{file}: there is such a file already; --overwrite replaces it")
-    LanguageModel.load(model).to_arpa(file)
+    to_arpa(model.network, file)
     return file

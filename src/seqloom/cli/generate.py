@@ -54,13 +54,13 @@ def generate(
     beam_size
         Width of the beam.
     repetition_penalty
-        Above 1: what was said becomes less likely.
+        Above 1: symbols that are in the text already become less likely.
     max_length
         The most symbols to add.
     seed
         Of sampling: the same seed gives the same text.
     unknown
-        Let the model say that a word is unknown to it.
+        Let the model generate the symbol of unknown words.
     output
         File to write to instead of standard output.
     format
@@ -73,7 +73,7 @@ def generate(
 
     from seqloom.cli.output import output_to
     from seqloom.errors import UserError
-    from seqloom.language import LanguageModel, streamed
+    from seqloom.model import load
     from seqloom.settings import apply_overrides
 
     if count < 1:
@@ -93,8 +93,9 @@ def generate(
     if beam_size is not None:
         decoding.setdefault("method", "beam")
     decoding = apply_overrides(decoding, overrides)
-    loaded = LanguageModel.load(model)
-    chosen = loaded.decoding.overridden(decoding).method
+    loaded = load(model)
+    loaded.require("generate")
+    chosen = loaded.options.overridden(decoding).method
     if chosen == "greedy" and count > 1:
         raise UserError("greedy knows one text only; --count needs --method sample or beam")
     live = format == "text" and output is None and chosen != "beam" and count == 1 and sys.stdout.isatty()
@@ -104,7 +105,7 @@ def generate(
             sys.stdout.write(text)
             sys.stdout.flush()
 
-        loaded.generate(prompt, tell=streamed(loaded, prompt, write), **decoding)
+        loaded.generate(prompt, callback=loaded.task.streamed(prompt, write), **decoding)
         print()
         return
     texts = loaded.generate(prompt, count=count, **decoding)

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqloom.cli.output import Format, emit
 from seqloom.errors import UserError
 
-What = Literal["attention", "cells", "connections", "models", "parameters", "positions", "recipes", "tasks", "views"]
+if TYPE_CHECKING:
+    from seqloom.model import Model
+
+What = Literal[
+    "attention",
+    "cells",
+    "connections",
+    "decoders",
+    "encoders",
+    "models",
+    "parameters",
+    "positions",
+    "recipes",
+    "tasks",
+    "views",
+]
 
 
 def list_choices(what: What | None = None, model: Path | None = None, /, *, format: Format = "text") -> None:
@@ -28,13 +45,8 @@ def list_choices(what: What | None = None, model: Path | None = None, /, *, form
         text: for people. json: one object.
     """
     if what == "parameters":
-        loaded, folder = _loaded(model)
-        if hasattr(loaded, "ngrams"):
-            counted = {"folder": str(folder), "model": loaded.settings.kind, "ngrams": loaded.ngrams.num_ngrams()}
-            emit(counted) if format == "json" else print(render_ngrams(counted))
-            return
-        described = describe_parameters(loaded, folder)
-        emit(described) if format == "json" else print(render_parameters(described))
+        described = describe(_loaded(model))
+        emit(described) if format == "json" else print(render(described))
         return
     if model is not None:
         raise UserError(f"list {what} takes no model; a model goes with 'seqloom list parameters {model}'")
@@ -59,61 +71,92 @@ def choices(what: What) -> dict[str, str]:
 
         return {name: str(read_yaml(path).get("description", "")) for name, path in shipped_recipes().items()}
     if what == "views":
-        from seqloom.cli.look import VIEWS
+        from seqloom.inspection.views import VIEWS
 
-        return dict(VIEWS)
-    if what == "cells":
-        from seqloom.nn.cells import CELLS
+        return {name: view.about for name, view in VIEWS.items()}
+    if what in ("models", "tasks"):
+        from seqloom.tasks import TASKS, find_task
 
-        return {name: _first_line(kind) for name, kind in CELLS.items()}
-    if what == "connections":
-        from seqloom.nn.connections import CONNECTIONS
+        tasks = {name: find_task(name) for name in TASKS}
+        if what == "tasks":
+            return {name: task.about for name, task in tasks.items()}
+        return _abouts({name: parts for task in tasks.values() for name, parts in task.models.items()})
+    if what == "encoders":
+        from seqloom.models.encoders import ENCODERS
 
-        return {name: _first_line(kind) for name, kind in CONNECTIONS.items()}
-    if what == "positions":
-        from seqloom.nn.positions import POSITIONS
+        return _abouts(ENCODERS)
+    if what == "decoders":
+        from seqloom.models.encoder_decoder import DECODERS
 
-        return {name: _first_line(kind) for name, kind in POSITIONS.items()}
-    if what == "attention":
-        from seqloom.nn.attention import SCORES
+        return _abouts(DECODERS)
+    return {name: _first_line(kind) for name, kind in _mechanisms(what).items()}
 
-        return {name: _first_line(kind) for name, kind in SCORES.items()}
-    if what == "models":
-        from seqloom.models import LANGUAGE_MODELS, MODELS
-        from seqloom.vectors.settings import VECTOR_MODELS
 
-        found = {name: _first_line(module) for name, (_, module) in {**MODELS, **LANGUAGE_MODELS}.items()}
-        return found | {name: _first_line(kind) for name, kind in VECTOR_MODELS.items()}
-    from seqloom.recipe import RECIPES
+def _mechanisms(what: What) -> Mapping[str, type]:
+    from seqloom.nn.attention import SCORES
+    from seqloom.nn.cells import CELLS
+    from seqloom.nn.connections import CONNECTIONS
+    from seqloom.nn.positions import POSITIONS
 
-    return {name: _first_line(kind) for name, (kind, _) in RECIPES.items()}
+    tables: dict[str, Mapping[str, type]] = {
+        "attention": SCORES,
+        "cells": CELLS,
+        "connections": CONNECTIONS,
+        "positions": POSITIONS,
+    }
+    return tables[what]
+
+
+def _abouts(table: Mapping[str, tuple[type, Any]]) -> dict[str, str]:
+    """What each architecture is: what its class says, or its settings where several share a class or there is none."""
+    shared = Counter(module for _, module in table.values())
+    return {
+        name: _first_line(module if module is not None and shared[module] == 1 else settings)
+        for name, (settings, module) in table.items()
+    }
 
 
 def _first_line(kind: type) -> str:
-    return (kind.__doc__ or "").strip().splitlines()[0] if kind.__doc__ else ""
+    line = kind.__doc__.strip().splitlines()[0].removeprefix("Settings of ") if kind.__doc__ else ""
+    return line[:1].upper() + line[1:]
 
 
-def _loaded(path: Path | None) -> tuple[Any, Path]:
+def _loaded(path: Path | None) -> Model:
+    from seqloom.model import load
     from seqloom.recipe import shipped_recipes
 
     if path is None:
         raise UserError("list parameters needs a model, such as 'seqloom list parameters runs/demo'")
     if path.suffix in (".yaml", ".yml") or (not path.exists() and str(path) in shipped_recipes()):
         raise UserError(f"{path}: a recipe's vocabularies get their size in training; give a run folder")
-    from seqloom.folders import find_model, task_of
-    from seqloom.language import LanguageModel
-    from seqloom.predictor import Predictor
-
-    kind: Any = LanguageModel if task_of(find_model(path)) == "model_language" else Predictor
-    predictor = kind.load(path)
-    return predictor.model, predictor.folder
+    return load(path)
 
 
-def describe_parameters(model: Any, folder: Path) -> dict[str, Any]:
-    """What `list parameters` knows, as JSON has it."""
+def describe(model: Model) -> dict[str, Any]:
+    """What `list parameters` knows of a model, as JSON has it."""
+    network = model.network
+    about = {"folder": str(model.folder), "model": model.config.get("model", {}).get("kind", model.task.kind)}
+    if hasattr(network, "named_parameters"):
+        return about | describe_parameters(network)
+    if hasattr(network, "num_ngrams"):
+        return about | {"ngrams": list(network.num_ngrams())}
+    return about | model.task.amounts(network) | {"size": model.size()}
+
+
+def render(described: dict[str, Any]) -> str:
+    """The same for people."""
+    if "parts" in described:
+        return render_parameters(described)
+    if "ngrams" in described:
+        return render_ngrams(described)
+    return f"{described['folder']}: {described['model']}, {described['size']}"
+
+
+def describe_parameters(network: Any) -> dict[str, Any]:
+    """The parts of a network."""
     from seqloom.nn.counting import LEGEND, count_parameters
 
-    parts = count_parameters(model)
+    parts = count_parameters(network)
     total = sum(part.count for part in parts)
     described: list[dict[str, Any]] = []
     for part in parts:
@@ -124,8 +167,6 @@ def describe_parameters(model: Any, folder: Path) -> dict[str, Any]:
         described.append(known)
     used = {letter for part in parts if part.tied_to is None for letter in part.sizes}
     return {
-        "folder": str(folder),
-        "model": model.settings.kind,
         "parameters": total,
         "bytes": 4 * total,
         "parts": described,
@@ -143,20 +184,27 @@ def render_ngrams(counted: dict[str, Any]) -> str:
 
 def render_parameters(described: dict[str, Any]) -> str:
     """A table that fits 100 columns, and what its letters mean."""
-    rows = [["part", "formula", "with numbers", "parameters", "share"]]
+    rows, last = [["part", "formula", "with numbers", "parameters", "share"]], ""
     for part in described["parts"]:
+        name = part["name"]
+        whole, _, within = name.partition(".")
+        if within and not within[0].isdigit():  # an encoder or a decoder gets a line of its own
+            if whole != last:
+                rows.append([whole, "", "", "", ""])
+            name = f"  {within}"
+        last = whole
         if part["tied_to"] is None:
             count, share = f"{part['parameters']:,}", f"{part['share']:.1%}" if part["share"] > 0.0005 else "<0.1%"
-            rows.append([part["name"], part["formula"], part["numbers"], count, share])
+            rows.append([name, part["formula"], part["numbers"], count, share])
         else:
-            rows.append([part["name"], f"= {part['tied_to']}", "", "–", "–"])
+            rows.append([name, f"= {part['tied_to']}", "", "–", "–"])
     rows.append(["total", "", "", f"{described['parameters']:,}", "100.0%"])
     widths = [max(len(row[i]) for row in rows if i != 1 or not row[1].startswith("=")) for i in range(5)]
     both = sum(widths[1:3]) + 2  # where a tie may spread
     lines = []
     for name, formula, numbers, count, share in rows:
         middle = f"{formula:<{widths[1]}}  {numbers}"
-        lines.append(f"{name:<{widths[0]}}  {middle:<{both}}  {count:>{widths[3]}}  {share:>{widths[4]}}")
+        lines.append(f"{name:<{widths[0]}}  {middle:<{both}}  {count:>{widths[3]}}  {share:>{widths[4]}}".rstrip())
     bar = "-" * len(lines[0])
     size = f"In float32, 4 bytes each, that is {described['bytes']:,} bytes ({described['bytes'] / 1e6:.1f} MB)."
     letters = [f"{letter}  {about}" for letter, about in described["letters"].items()]

@@ -16,9 +16,9 @@ VERBS = {
     "predict": ("seqloom.cli.predict:predict", "Answer texts with a trained model."),
     "evaluate": ("seqloom.cli.evaluate:evaluate", "Measure a model on test data."),
     "generate": ("seqloom.cli.generate:generate", "Let a language model go on with a text."),
-    "score": ("seqloom.cli.score:score", "Tell how likely a language model finds each line of a text."),
+    "score": ("seqloom.cli.score:score", "Show how likely a language model finds each line of a text."),
     "compare": ("seqloom.cli.compare:compare", "Put several models on the same data into one table and one plot."),
-    "look": ("seqloom.cli.look:look", "Look inside a model: attention, heads, gates, quality by length."),
+    "look": ("seqloom.cli.look:app", "Look inside a model: attention, heads, gates, quality by length."),
     "embed": ("seqloom.cli.embed:app", "Word vectors: neighbours, analogies, similarity, conversion."),
     "export": ("seqloom.cli.export:export", "Write a model for another engine, and verify it."),
     "data": ("seqloom.cli.data:app", "Look after data: 'data check' finds problems with file and line."),
@@ -30,7 +30,7 @@ HELP = "Train, evaluate and look inside sequence models."
 
 
 def build_app(verb: str | None = None) -> Any:
-    """The parser; only the verb that is asked for is imported, and speaks for itself in its own --help."""
+    """The parser; only the verb that is asked for is imported, and gives its own --help."""
     from cyclopts import App
 
     app = App(name="seqloom", help=HELP, version=seqloom.__version__)
@@ -40,12 +40,12 @@ def build_app(verb: str | None = None) -> Any:
 
 
 def overview() -> str:
-    """What `seqloom --help` says; written by hand because it is read most and should be instant."""
+    """What `seqloom --help` shows; written by hand because it is read most and should be instant."""
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in VERBS.items())
     return (
         f"Usage: seqloom VERB …\n\n{HELP}\n\n{verbs}\n\n"
-        "'seqloom VERB --help' explains a verb, 'seqloom --version' tells the version. First steps: seqloom demo"
+        "'seqloom VERB --help' explains a verb, 'seqloom --version' shows the version. First steps: seqloom demo"
     )
 
 
@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
     if arguments[-1] == "-" and arguments[0] == "predict":  # standard input, as everywhere; cyclopts sees an option
         arguments = [*arguments[:-1], "--input=-"]
     try:
-        _obey(arguments)
+        _execute(arguments)
     except SeqloomError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:  # a full disk, a file that went away: the system's own words are clear
@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _obey(arguments: list[str]) -> None:
+def _execute(arguments: list[str]) -> None:
     """Do what is asked for; a plain `predict` is so common that it does not wait for the parser."""
     if arguments[0] == "predict":
         from seqloom.cli.answering import answer, plain_question

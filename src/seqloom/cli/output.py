@@ -23,6 +23,11 @@ def emit(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
+def leads() -> bool:
+    """Whether this process talks: the only one, or the first of those that a launcher such as torchrun started."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
 def use_colour() -> bool:
     """Colour only where a person looks at a terminal and has not asked for none (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from seqloom.cli.answering import Question, answer, named_decoding
+from seqloom.cli.answering import Question, answer, named_options
 from seqloom.cli.output import Format
 
 
 def predict(
     model: Path,
     /,
-    *texts: str,
+    *inputs: str,
     input_file: Annotated[Path | None, Parameter(name="--input")] = None,
     output: Path | None = None,
     format: Format = "text",
@@ -28,28 +28,29 @@ def predict(
     engine: Literal["auto", "torch", "ctranslate2"] = "auto",
     overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
 ) -> None:
-    """Answer texts with a trained model.
+    """Answer inputs with a trained model.
 
-    Texts come from the arguments, from --input FILE (a text a line), or from standard input (-).
+    Inputs come from the arguments, from --input FILE (one a line), or from standard input (-). An input is what the
+    model learned to read: a text for a translator or a classifier, a word for word vectors.
 
     Parameters
     ----------
     model
-        A model folder, a run folder, or a folder that 'seqloom export' wrote.
-    texts
-        Texts to answer, each in quotes.
+        A model folder, a run folder, or a folder that 'seqloom export' wrote; a file of word vectors.
+    inputs
+        What to answer, each in quotes.
     input_file
-        File with one text a line, may be .gz or .xz.
+        File with one input a line, may be .gz or .xz.
     output
         File to write to instead of standard output.
     format
-        text: one answer a line. json: one object a line with score, tokens and their log probabilities.
+        text: one answer a line. json: one object a line with all that is known of the answer, such as its score.
     method
         How to search; default: as the model's recipe says.
     beam_size
         Width of the beam.
     n_best
-        How many answers to give for each text: as text, a block of score and answer lines for each.
+        How many answers to give for each input: as text, a block of score and answer lines for each.
     temperature
         Sample; below 1 is careful, above 1 adventurous.
     top_k
@@ -61,11 +62,11 @@ def predict(
     engine
         What computes: auto takes CTranslate2 for Transformers where it is at hand and gives the same answers.
     overrides
-        Any other decoding setting, such as --set length_penalty=0.6.
+        Any other option of the model, such as --set length_penalty=0.6.
     """
     from seqloom.settings import apply_overrides
 
-    named = named_decoding(
+    named = named_options(
         method=method,
         beam_size=beam_size,
         n_best=n_best,
@@ -74,4 +75,4 @@ def predict(
         top_p=top_p,
         seed=seed,
     )
-    answer(Question(model, texts, input_file, output, format, engine, apply_overrides(named, overrides)))
+    answer(Question(model, inputs, input_file, output, format, engine, apply_overrides(named, overrides)))

@@ -35,13 +35,14 @@ def score(
 
     from seqloom.cli.output import output_to, read_texts
     from seqloom.errors import UserError
-    from seqloom.language import LanguageModel
+    from seqloom.model import load
     from seqloom.training.progress import Progress
 
     lines = read_texts((), Path("-") if file is None else file)
     if not lines:
         raise UserError("there is no line to score: the text is empty")
-    loaded = LanguageModel.load(model)
+    loaded = load(model)
+    loaded.require("score")
     with Progress("scoring") as bar:
         found = loaded.score(lines, lambda done: bar.update(done / len(lines), f"{done:,} of {len(lines):,}"))
     with output_to(output) as out:

@@ -34,28 +34,16 @@ def train(
     restart
         Throw away what the run folder holds and begin again.
     """
-    from seqloom.cli.output import note, strong
+    from seqloom.cli.output import leads, note, strong
     from seqloom.cli.stopping import run_to_the_end
     from seqloom.experiment import run_folder
     from seqloom.experiment import train as run_experiment
-    from seqloom.language import LanguageModel
-    from seqloom.tasks.guessing import guesses
-    from seqloom.vectors.table import WordVectors
 
     folder = run_folder(recipe, run)
     model = run_to_the_end(
         lambda: run_experiment(recipe, folder, overrides=overrides, resume=resume, restart=restart), folder
     )
-    if isinstance(model, WordVectors):
-        note(f"\nThe vectors of {len(model):,} words are in {strong(str(folder / 'model'))}. Next:")
-        note(f"  seqloom embed neighbours {folder} {model.words[min(len(model) - 1, 1000)]}")
-        note(f"  seqloom look {folder} projection --save words.png")
-        return
-    note(f"\nThe model is in {strong(str(folder / 'model'))} ({model.size()}). Next:")
-    if isinstance(model, LanguageModel) and guesses(model.model):
-        note(f'  seqloom look {folder} contexts WORD "a text with the word" "another text with it"')
-    elif isinstance(model, LanguageModel):
-        note(f"  seqloom generate {folder}")
-    else:
-        note(f'  seqloom predict {folder} "some text"')
-    note(f"  seqloom evaluate {folder}")
+    if leads():
+        note(f"\nThe model is in {strong(str(folder / 'model'))} ({model.size()}). Next:")
+        for command in model.task.next_steps(folder, model.network):
+            note(f"  {command}")

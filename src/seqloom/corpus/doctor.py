@@ -6,13 +6,12 @@ never stops at a fault: whatever is wrong becomes a `Finding`.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 from seqloom.corpus.lines import open_lines
 from seqloom.corpus.readers import CorpusSettings, describe, files, read_located
@@ -387,10 +386,10 @@ def verdict(report: Report) -> str:
     return "No problems found" + (f" ({told[0]})." if told else ".")
 
 
-def to_json(report: Report) -> str:
-    """The report as one JSON object on one line."""
+def to_dict(report: Report) -> dict[str, Any]:
+    """The report for programs."""
     findings = [asdict(finding) for finding in report.findings]
-    return json.dumps({"ok": report.ok, "counts": report.counts, "findings": findings}, ensure_ascii=False)
+    return {"ok": report.ok, "counts": report.counts, "findings": findings}
 
 
 def _table(counts: Mapping[str, Mapping[str, float | int]]) -> str:

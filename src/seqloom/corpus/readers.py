@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -21,8 +22,10 @@ from pydantic import Field, field_validator, model_validator
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.lines import COMPRESSIONS, Complain, content_digest, expand_path, located_lines, refuse
 from seqloom.errors import DataError, UserError, did_you_mean
-from seqloom.settings import Settings
+from seqloom.settings import Settings, validated
 
+_PLACE = re.compile(r"\{([^{}]+)\}")  # of a column in a template
+_LABEL = "__label__"
 MOST_KEPT_PAIRS = 50_000
 FORMATS = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 # All that decides what the embedded grammar says: its fingerprint follows them.
@@ -36,19 +39,27 @@ class CorpusSettings(Settings):
     """Where pairs come from: two line-parallel files, one file with columns or keys, or the embedded grammar."""
 
     source: str | int | None = None
-    """A path (line-parallel files), or with `file` a column: its name in the header, its number from 0, or a key."""
+    """A path (line-parallel files), or with `file` a column: its name in the header, its number from 0, or a key.
+
+    Several columns are joined by a template, such as "{lemma} ;{features}" or "{0} ;{2}".
+    """
     target: str | int | None = None
     """As `source`."""
     file: str | None = None
-    """A TSV, CSV or JSONL file, may be compressed with .gz or .xz."""
-    format: Literal["tsv", "csv", "jsonl"] | None = None
-    """Of `file`; told from its name when absent."""
+    """A TSV, CSV or JSONL file, or one of lines that begin with a label; may be compressed with .gz or .xz."""
+    format: Literal["tsv", "csv", "jsonl", "labelled"] | None = None
+    """Of `file`; by its name when absent. labelled: a label (fastText's `__label__` is taken off), a space and a text
+    in each line; the text is the source."""
     grammar: Literal["en-es", "en-fr"] | None = None
     """A direction of the embedded corpus."""
     split: Literal["train", "valid", "test", "long", "phenomena"] | None = None
     """Of `grammar`; train when absent."""
     size: int | None = Field(default=None, ge=1)
     """Number of pairs the grammar makes; its own choice when absent."""
+    take_every: int | None = Field(default=None, ge=2)
+    """Only every so-manieth pair: validation data where there is none of its own."""
+    skip_every: int | None = Field(default=None, ge=2)
+    """All pairs but every so-manieth: what `take_every` leaves for training."""
     limit: int | None = Field(default=None, ge=1)
     """Only the first so many pairs."""
 
@@ -72,6 +83,8 @@ class CorpusSettings(Settings):
 
     @model_validator(mode="after")
     def _one_way(self) -> CorpusSettings:
+        if self.take_every is not None and self.skip_every is not None:
+            raise ValueError("take_every and skip_every exclude each other; one is for validation, one for training")
         if self.file is not None and self.grammar is not None:
             raise ValueError("file and grammar exclude each other; keep the one the pairs come from")
         if self.file is not None:
@@ -108,13 +121,40 @@ class CorpusSettings(Settings):
         except UserError:  # a variable that is not set here; told when the file is opened
             return
         if kind is None:
-            raise ValueError(f"the name {file!r} does not tell the format; add format: tsv, csv or jsonl")
+            raise ValueError(f"the name {file!r} does not tell the format; add format: tsv, csv, jsonl or labelled")
         for name in ("source", "target"):
             column = getattr(self, name)
+            if column is not None and kind == "labelled":
+                raise ValueError(
+                    f"{name} does not go with format: labelled, whose lines are a label and a text; remove it"
+                )
+            if isinstance(column, str) and "{" in column and not _PLACE.search(column):
+                raise ValueError(f"{name} joins columns by their names or numbers in braces; got {column!r}")
             if isinstance(column, int) and kind == "jsonl":
                 raise ValueError(f"{name} is the number {column}, but a JSONL file has keys; give the key's name")
             if isinstance(column, int) and column < 0:
                 raise ValueError(f"{name} is {column}, but columns are counted from 0")
+
+
+def corpus_of(data: Sequence[str], like: CorpusSettings | None = None) -> CorpusSettings:
+    """`grammar:en-es/test`, one file, or two parallel files -> a corpus; of one file `like` says the columns."""
+    values: dict[str, Any]
+    if len(data) == 1 and data[0].startswith("grammar:"):
+        direction, _, split = data[0].removeprefix("grammar:").partition("/")
+        values = {"grammar": direction, "split": split or "test"}
+    elif len(data) == 1 and like is not None and like.file is not None:
+        known = _format_of(data[0]) or like.format or _format_of(like.file)
+        same = known == (like.format or _format_of(like.file))
+        columns = {"source": like.source, "target": like.target} if same or known in ("tsv", "csv") else {}
+        values = {"file": data[0], "format": known, **columns}
+    elif len(data) == 1:
+        values = {"file": data[0]}
+    elif len(data) == 2:
+        values = {"source": data[0], "target": data[1]}
+    else:
+        raise UserError(f"--data takes one file with columns or two parallel files; got {len(data)}")
+    found: CorpusSettings = validated(CorpusSettings, values, "--data")
+    return found
 
 
 class Located(NamedTuple):
@@ -178,13 +218,21 @@ def read_located(settings: CorpusSettings, complain: Complain = refuse) -> Itera
         examples = _read_parallel(source_path, target_path, complain)
     else:
         path, kind = files(settings)[0], _format(settings)
-        if kind == "jsonl":
-            examples = _read_jsonl(path, settings.source or "source", settings.target or "target", complain)
+        if kind == "labelled":
+            examples = _read_labelled(path, complain)
+        elif kind == "jsonl":
+            keys = [_Joined.of(settings.source or "source"), _Joined.of(settings.target or "target")]
+            examples = _read_jsonl(path, keys, complain)
         else:
             source = 0 if settings.source is None else settings.source
             target = 1 if settings.target is None else settings.target
             rows = _tsv_rows(path, complain) if kind == "tsv" else _csv_rows(path, complain)
-            examples = _read_table(path, rows, [_column(source), _column(target)], complain)
+            examples = _read_table(path, rows, [_Joined.of(source), _Joined.of(target)], complain)
+    if settings.take_every is not None:
+        examples = itertools.islice(examples, settings.take_every - 1, None, settings.take_every)
+    elif settings.skip_every is not None:
+        every = settings.skip_every
+        examples = (example for number, example in enumerate(examples, 1) if number % every)
     return itertools.islice(examples, settings.limit)
 
 
@@ -234,7 +282,43 @@ def _read_parallel(source_path: str, target_path: str, complain: Complain) -> It
     complain("line counts", DataError(message, shorter))
 
 
-def _read_jsonl(path: str, source: str | int, target: str | int, complain: Complain) -> Iterator[Located]:
+class _Joined(NamedTuple):
+    """A side of a table: one column, or several with text between them (`between` has one more)."""
+
+    columns: list[str | int]
+    between: list[str]
+
+    @classmethod
+    def of(cls, column: str | int) -> _Joined:
+        """A column, or a template such as "{lemma} ;{features}"."""
+        parts = _PLACE.split(column) if isinstance(column, str) else []
+        if len(parts) < 2:
+            return cls([_column(column)], ["", ""])
+        return cls([_column(name) for name in parts[1::2]], parts[0::2])
+
+    def join(self, cells: Iterable[str]) -> str:
+        return self.between[0] + "".join(cell + after for cell, after in zip(cells, self.between[1:], strict=True))
+
+
+def _read_labelled(path: str, complain: Complain) -> Iterator[Located]:
+    empty = True
+    for number, line, sound in located_lines(path, complain):
+        empty = False
+        if not sound:
+            continue
+        label, text = [*line.split(None, 1), "", ""][:2]
+        if not label:
+            complain("columns", DataError("expected a label, a space and a text; found an empty line", path, number))
+        elif text.startswith(_LABEL):
+            second = text.split(None, 1)[0]
+            complain("columns", DataError(f"expected one label; found another, {second!r}", path, number))
+        else:
+            yield Located(path, number, Pair(text.strip(), label.removeprefix(_LABEL)))
+    if empty:
+        raise DataError("the file is empty", path)
+
+
+def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Iterator[Located]:
     empty = True
     for number, text, sound in located_lines(path, complain):
         empty = False
@@ -242,11 +326,11 @@ def _read_jsonl(path: str, source: str | int, target: str | int, complain: Compl
             continue
         try:
             values = _json_object(text)
-            pair = Pair(_json_text(values, str(source)), _json_text(values, str(target)))
+            source, target = (side.join(_json_text(values, str(key)) for key in side.columns) for side in keys)
         except ValueError as error:
             complain("json", DataError(str(error), path, number))
             continue
-        yield Located(path, number, pair)
+        yield Located(path, number, Pair(source, target))
     if empty:
         raise DataError("the file is empty", path)
 
@@ -327,26 +411,31 @@ def _csv_problem(error: csv.Error) -> str:
     return message
 
 
-def _read_table(path: str, rows: Iterator[_Row], columns: list[str | int], complain: Complain) -> Iterator[Located]:
+def _read_table(path: str, rows: Iterator[_Row], sides: list[_Joined], complain: Complain) -> Iterator[Located]:
     expected = 0
     empty = True
-    if any(isinstance(column, str) for column in columns):
+    if any(isinstance(column, str) for side in sides for column in side.columns):
         number, header = next(rows, (0, []))
         if header is None:
             return
         if not header:
             raise DataError("the header line is empty" if number else "the file is empty", path)
-        columns = [_find_column(column, header, path, number) for column in columns]
+        sides = [
+            _Joined([_find_column(column, header, path, number) for column in side.columns], side.between)
+            for side in sides
+        ]
         expected = len(header)
-    source, target = cast(list[int], columns)
+    numbers = [cast(list[int], side.columns) for side in sides]
     for number, row in rows:
         empty = False
         if row is None:
             continue
         if expected == 0:
-            expected = max(len(row), source + 1, target + 1)
+            expected = max(len(row), *(column + 1 for columns in numbers for column in columns))
         if len(row) == expected:
-            yield Located(path, number, Pair(row[source], row[target]))
+            both = zip(sides, numbers, strict=True)
+            source, target = (side.join(row[column] for column in columns) for side, columns in both)
+            yield Located(path, number, Pair(source, target))
         else:
             found = str(len(row)) if row else "an empty line"
             message = f"expected {expected} column{'s' if expected > 1 else ''}, found {found}"
@@ -379,7 +468,7 @@ def _format(settings: CorpusSettings) -> str:
     path = files(settings)[0]
     kind = settings.format or _format_of(path)
     if kind is None:
-        raise DataError("the name does not tell the format; add format: tsv, csv or jsonl", path)
+        raise DataError("the name does not tell the format; add format: tsv, csv, jsonl or labelled", path)
     return kind
 
 

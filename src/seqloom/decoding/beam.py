@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.lengths import length_normaliser
 from seqloom.decoding.settings import DecodingSettings
-from seqloom.decoding.steps import KEEP, Best, Hypothesis, Steppable, Steps, limits
-from seqloom.text.special import BOS_ID, EOS_ID
+from seqloom.decoding.steps import KEEP, Best, Hypothesis, Stepper, Steps
+from seqloom.text.special import EOS_ID
 
 
 def coverage_bonus(coverage: Tensor, penalty: float) -> Tensor:
@@ -28,28 +27,28 @@ class _Beams:
     """The live beginnings of the sentences still searched; every tensor is (sentences, width, …)."""
 
     totals: Tensor  # summed log probability; -inf where nothing lives
-    history: Tensor  # (…, time) symbols said
-    chances: Tensor  # (…, time) log probability of each
+    history: Tensor  # (…, time) symbols so far
+    log_probs: Tensor  # (…, time) log probability of each
     looked: Tensor | None  # (…, time, source) attention, when it is wanted
 
     def follow(self, sentences: Tensor, parents: Tensor) -> _Beams:
         """The pasts of survivors: rows `parents` (kept, width) of the sentences that stay (kept,)."""
         picked = (sentences[:, None], parents)
         looked = None if self.looked is None else self.looked[picked]
-        return _Beams(self.totals[picked], self.history[picked], self.chances[picked], looked)
+        return _Beams(self.totals[picked], self.history[picked], self.log_probs[picked], looked)
 
-    def extend(self, totals: Tensor, symbols: Tensor, chances: Tensor) -> _Beams:
+    def extend(self, totals: Tensor, symbols: Tensor, log_probs: Tensor) -> _Beams:
         history = torch.cat([self.history, symbols[:, :, None]], 2)
-        return _Beams(totals, history, torch.cat([self.chances, chances[:, :, None]], 2), self.looked)
+        return _Beams(totals, history, torch.cat([self.log_probs, log_probs[:, :, None]], 2), self.looked)
 
 
 class _Ended(NamedTuple):
-    """A beginning that said EOS."""
+    """A beginning that has come to EOS."""
 
     score: float
     total: float
     tokens: list[int]
-    chances: list[float]
+    log_probs: list[float]
     attention: Tensor | None
 
 
@@ -70,9 +69,9 @@ class _Answers:
         self.bar = torch.full(self.limit.shape, float("-inf"))
 
     def add(self, beams: _Beams, sentences: Tensor, groups: Tensor, rows: Tensor, totals: Tensor) -> None:
-        """Beginnings `rows` of `groups` have just said EOS, which makes their sums `totals`; each (ended,)."""
+        """Beginnings `rows` of `groups` have just come to EOS, which makes their sums `totals`; each (ended,)."""
         history, before = beams.history[groups, rows], beams.totals[groups, rows]
-        chances = torch.cat([beams.chances[groups, rows], (totals - before)[:, None]], 1)
+        log_probs = torch.cat([beams.log_probs[groups, rows], (totals - before)[:, None]], 1)
         length = history.shape[1] + 1
         normaliser = length_normaliser(length, self.settings.length_penalty)
         looked: list[Tensor | None] = [None] * len(groups)
@@ -80,7 +79,7 @@ class _Answers:
             looked = list(beams.looked[groups, rows])
         numbers = sentences[groups]
         for number, total, tokens, values, seen in zip(
-            numbers.tolist(), totals.tolist(), history.tolist(), chances.tolist(), looked, strict=True
+            numbers.tolist(), totals.tolist(), history.tolist(), log_probs.tolist(), looked, strict=True
         ):
             score = total / normaliser
             if seen is not None:
@@ -103,7 +102,7 @@ class _Answers:
             answers.append(
                 [
                     Hypothesis(
-                        one.tokens, one.total, one.score, one.chances, one.attention, len(one.tokens) + 1 < limit
+                        one.tokens, one.total, one.score, one.log_probs, one.attention, len(one.tokens) + 1 < limit
                     )
                     for one in kept
                 ]
@@ -112,38 +111,54 @@ class _Answers:
 
 
 def beam_search(
-    model: Steppable, batch: SourceBatch, settings: DecodingSettings, *, keep_attention: bool = False
+    stepper: Stepper,
+    state: Any,
+    first: Tensor,
+    limit: Tensor,
+    settings: DecodingSettings,
+    *,
+    source_lengths: Tensor | None = None,
+    keep_attention: bool = False,
 ) -> list[list[Hypothesis]]:
     """The `n_best` answers of each sentence, best first.
 
     At each step every live beginning is extended by its likeliest symbols and the best 2 * beam_size are looked at:
-    those that say EOS and rank among the first beam_size have ended; the best beam_size of the others live on. A
+    those that end and rank among the first beam_size have ended; the best beam_size of the others live on. A
     sentence is done when nothing more is to be found for it.
 
     A search starts with one beginning a sentence. The source is held once for all beginnings of a sentence.
+
+    Args:
+        stepper: the model, step by step.
+        state: where it stands before the first step, a row a sentence.
+        first: (sentences,) the symbols it reads first.
+        limit: (sentences,) the most symbols an answer may have, end included.
+        settings: width, penalties, when to stop.
+        source_lengths: (sentences,) of what attention looks at, where it is kept or judged.
+        keep_attention: whether answers show where the model looked.
     """
-    width, count, source_length = settings.beam_size, len(batch), batch.source.shape[1]
-    steps, limit = Steps(model, settings), limits(batch, settings)
-    answers = _Answers(limit, batch.source_lengths, settings)
-    state = steps.start(batch)
+    width, count = settings.beam_size, len(first)
+    steps = Steps(stepper, settings)
     track = keep_attention or settings.coverage_penalty > 0
+    source_length = int(source_lengths.max()) if track and source_lengths is not None and count else 0
+    source_lengths = first.new_zeros(count) if source_lengths is None else source_lengths
+    answers = _Answers(limit, source_lengths, settings)
     beams = _Beams(
         totals=torch.zeros(count, 1),
         history=torch.empty(count, 1, 0, dtype=torch.long),
-        chances=torch.empty(count, 1, 0),
+        log_probs=torch.empty(count, 1, 0),
         looked=torch.empty(count, 1, 0, source_length) if track else None,
     )
     sentences = torch.arange(count)  # which sentence each group of rows belongs to
-    tokens = torch.full((count,), BOS_ID)
-    time = 0
+    tokens, time = first, 0
     while len(sentences):
         time += 1
-        said = beams.history.flatten(0, 1)
-        found, state, weights = steps.best(tokens, state, 2 * width, attention=track, said=said)
+        before = beams.history.flatten(0, 1)
+        found, state, weights = steps.best(tokens, state, 2 * width, attention=track, before=before)
         if beams.looked is not None and weights is not None:
             weights = weights.view(*beams.totals.shape, 1, source_length)
             beams.looked = torch.cat([beams.looked, weights], 2)
-        best, parents, symbols, chances = candidates(beams.totals, found, limit[sentences] <= time, 2 * width)
+        best, parents, symbols, log_probs = candidates(beams.totals, found, limit[sentences] <= time, 2 * width)
         ends = symbols == EOS_ID
         groups, ranks = (ends & ~best.isneginf())[:, :width].nonzero(as_tuple=True)
         if len(groups):
@@ -157,9 +172,9 @@ def beam_search(
         leaving = staying < KEEP * len(sentences)
         if leaving:
             stay = (~done).nonzero()[:, 0]
-        parents, symbols, chances = (part.gather(1, going)[stay] for part in (parents, symbols, chances))
+        parents, symbols, log_probs = (part.gather(1, going)[stay] for part in (parents, symbols, log_probs))
         rows = (stay[:, None] * beams.totals.shape[1] + parents).flatten()
-        beams = beams.follow(stay, parents).extend(totals[stay], symbols, chances)
+        beams = beams.follow(stay, parents).extend(totals[stay], symbols, log_probs)
         if len(stay):
             state = state.follow(rows, stay if leaving else None)
         sentences, tokens = sentences[stay], symbols.flatten()
@@ -172,15 +187,15 @@ def candidates(totals: Tensor, found: Best, full: Tensor, count: int) -> tuple[T
     totals (sentences, width), full (sentences,): there is no room for more, only EOS may follow -> (sentences, count)
     """
     sentences, width = totals.shape
-    chances, symbols = (part.view(sentences, width, -1) for part in (found.chances, found.symbols))
+    log_probs, symbols = (part.view(sentences, width, -1) for part in (found.log_probs, found.symbols))
     if full.any():
-        only = torch.full_like(chances, float("-inf"))
+        only = torch.full_like(log_probs, float("-inf"))
         only[:, :, 0] = found.end.view(sentences, width)
-        chances = torch.where(full[:, None, None], only, chances)
+        log_probs = torch.where(full[:, None, None], only, log_probs)
         symbols = symbols.masked_fill(full[:, None, None], EOS_ID)
-    each = chances.shape[2]
-    best, where = (totals[:, :, None] + chances).flatten(1).topk(min(count, width * each), -1)
-    return best, where // each, symbols.flatten(1).gather(1, where), chances.flatten(1).gather(1, where)
+    each = log_probs.shape[2]
+    best, where = (totals[:, :, None] + log_probs).flatten(1).topk(min(count, width * each), -1)
+    return best, where // each, symbols.flatten(1).gather(1, where), log_probs.flatten(1).gather(1, where)
 
 
 def _done(answers: _Answers, sentences: Tensor, totals: Tensor, time: int) -> Tensor:

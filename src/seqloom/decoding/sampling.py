@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings
-from seqloom.decoding.steps import KEEP, Hypothesis, Steppable, Steps, limits
-from seqloom.text.special import BOS_ID, EOS_ID
+from seqloom.decoding.steps import KEEP, Hypothesis, Stepper, Steps
+from seqloom.text.special import EOS_ID
 
-Tell = Callable[[int, int], None]  # is told a sentence and a symbol
+Callback = Callable[[int, int], None]  # called with a sentence's place in the batch, and a symbol
 Choose = Callable[[Tensor, Tensor], Tensor]  # (rows, symbols) log probabilities, (rows,) sentence -> (rows,) symbols
 
 
@@ -46,27 +46,30 @@ def _sampler(numbers: Sequence[int], draw: int, settings: DecodingSettings) -> C
 
 
 def follow(
-    model: Steppable,
-    batch: SourceBatch,
+    stepper: Stepper,
+    state: Any,
+    first: Tensor,
+    limit: Tensor,
     settings: DecodingSettings,
-    keep_attention: bool,
+    *,
+    source_lengths: Tensor | None = None,
+    keep_attention: bool = False,
     numbers: Sequence[int],
     draw: int = 0,
-    tell: Tell | None = None,
+    callback: Callback | None = None,
 ) -> list[Hypothesis]:
     """One answer a sentence, greedy or sampled; sentences that ended leave the batch when it pays.
 
-    `numbers` (the sentences' numbers) and `draw` seed what is sampled; `tell` hears every symbol when it is said.
+    As `beam_search`; `numbers` (the sentences' numbers) and `draw` seed what is sampled; `callback` is called with
+    a sentence's place in the batch and a symbol, as soon as that is chosen.
     """
     choose = _sampler(numbers, draw, settings) if settings.method == "sample" else None
-    steps = Steps(model, settings)
-    state = steps.start(batch)
-    limit = limits(batch, settings)
-    sentences = torch.arange(len(batch))  # which sentence each row answers
-    tokens = torch.full((len(batch),), BOS_ID)
-    live = torch.arange(len(batch))  # the rows that have not ended
-    history = torch.empty(len(batch), 0, dtype=torch.long) if settings.repetition_penalty != 1.0 else None
-    said: list[tuple[Tensor, Tensor, Tensor]] = []  # of each step: sentences, symbols, log probabilities
+    steps, count = Steps(stepper, settings), len(first)
+    sentences = torch.arange(count)  # which sentence each row answers
+    tokens = first
+    live = torch.arange(count)  # the rows that have not ended
+    history = torch.empty(count, 0, dtype=torch.long) if settings.repetition_penalty != 1.0 else None
+    chosen: list[tuple[Tensor, Tensor, Tensor]] = []  # of each step: sentences, symbols, log probabilities
     looked: list[Tensor] = []
     while len(live):
         if len(live) < KEEP * len(sentences):
@@ -74,42 +77,47 @@ def follow(
             history = None if history is None else history[live]
             sentences, tokens, live = sentences[live], tokens[live], torch.arange(len(live))
         if choose is None:
-            best, state, weights = steps.best(tokens, state, 1, attention=keep_attention, said=history)
-            picked, chances, ends = best.symbols[:, 0], best.chances[:, 0], best.end
+            best, state, weights = steps.best(tokens, state, 1, attention=keep_attention, before=history)
+            picked, log_probs, ends = best.symbols[:, 0], best.log_probs[:, 0], best.end
         else:
-            scores, state, weights = steps.log_probabilities(tokens, state, attention=keep_attention, said=history)
+            scores, state, weights = steps.log_probabilities(tokens, state, attention=keep_attention, before=history)
             picked = torch.full_like(tokens, EOS_ID)
             picked[live] = choose(scores[live], sentences[live])
-            chances, ends = scores.gather(1, picked[:, None])[:, 0], scores[:, EOS_ID]
-        last = limit[sentences] <= len(said) + 1
-        tokens, chances = torch.where(last, EOS_ID, picked), torch.where(last, ends, chances)
-        said.append((sentences[live], tokens[live], chances[live]))
+            log_probs, ends = scores.gather(1, picked[:, None])[:, 0], scores[:, EOS_ID]
+        last = limit[sentences] <= len(chosen) + 1
+        tokens, log_probs = torch.where(last, EOS_ID, picked), torch.where(last, ends, log_probs)
+        chosen.append((sentences[live], tokens[live], log_probs[live]))
         if history is not None:
             history = torch.cat([history, tokens[:, None]], 1)
-        if tell is not None:
+        if callback is not None:
             for row in live.tolist():
-                tell(int(sentences[row]), int(tokens[row]))
+                callback(int(sentences[row]), int(tokens[row]))
         if keep_attention and weights is not None:
             looked.append(weights[live])
         live = live[tokens[live] != EOS_ID]
-    return _answers(said, looked, batch, limit)
+    return _answers(chosen, looked, source_lengths, limit)
 
 
 def _answers(
-    said: Sequence[tuple[Tensor, Tensor, Tensor]], looked: Sequence[Tensor], batch: SourceBatch, limit: Tensor
+    chosen: Sequence[tuple[Tensor, Tensor, Tensor]],
+    looked: Sequence[Tensor],
+    source_lengths: Tensor | None,
+    limit: Tensor,
 ) -> list[Hypothesis]:
-    """What was said step by step, told sentence by sentence."""
-    if not said:
+    """What was chosen step by step, sentence by sentence."""
+    if not chosen:
         return []
-    sentences, symbols, chances = (torch.cat(parts) for parts in zip(*said, strict=True))
+    count = len(limit)
+    sentences, symbols, log_probs = (torch.cat(parts) for parts in zip(*chosen, strict=True))
     order = sentences.argsort(stable=True)
-    lengths = sentences.bincount(minlength=len(batch)).tolist()
-    attention = torch.cat(list(looked))[order].split(lengths) if looked else [None] * len(batch)
-    symbols_of, chances_of = symbols[order].split(lengths), chances[order].split(lengths)
-    sizes, room = batch.source_lengths.tolist(), limit.tolist()
+    lengths = sentences.bincount(minlength=count).tolist()
+    attention = torch.cat(list(looked))[order].split(lengths) if looked else [None] * count
+    symbols_of, log_probs_of = symbols[order].split(lengths), log_probs[order].split(lengths)
+    room = limit.tolist()
+    sizes = room if source_lengths is None else source_lengths.tolist()
     answers = []
     for i, length in enumerate(lengths):
-        tokens, values = symbols_of[i].tolist(), chances_of[i].tolist()
+        tokens, values = symbols_of[i].tolist(), log_probs_of[i].tolist()
         seen = attention[i]
         answers.append(
             Hypothesis(

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from seqloom.batches.collate import SourceBatch
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.nn.eight_bits import product, rounds
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -29,16 +28,14 @@ class DecoderState(Protocol):
         ...
 
 
-class Steppable(Protocol):
-    """A model that answers one symbol at a time. `output` maps features to one logit a symbol; None: they are logits.
+class Stepper(Protocol):
+    """A model that predicts one symbol at a time. `output` maps features to one logit a symbol; None: they are logits.
 
-    `start` has one row a sentence; `advance` may leave out the attention weights where they are not asked for.
+    `advance` may leave out the attention weights where they are not asked for.
     """
 
     output: nn.Linear | None
     attends: bool
-
-    def start(self, batch: SourceBatch) -> Any: ...
 
     def advance(
         self, tokens: Tensor, state: Any, *, attention: bool = True
@@ -58,22 +55,22 @@ class Hypothesis:
 
 
 class Best(NamedTuple):
-    """The likeliest next symbols of each row, best first: `chances` (rows, count) are log probabilities, `symbols`
+    """The likeliest next symbols of each row, best first: `log_probs` (rows, count) are log probabilities, `symbols`
     (rows, count); and how likely the end is, (rows,)."""
 
-    chances: Tensor
+    log_probs: Tensor
     symbols: Tensor
     end: Tensor
 
 
 class Steps:
-    """One search's way through a model: what may be said next, and how likely it is.
+    """One search's way through a model: what may come next, and how likely it is.
 
-    PAD and BOS are never said. UNK is said only where it may be shown, or where attention can tell which source word to
-    put in its place. The logits of all steps share one block of memory.
+    PAD and BOS never come. UNK comes only where it may be shown, or where attention shows which source word to put
+    in its place. The logits of all steps share one block of memory.
     """
 
-    def __init__(self, model: Steppable, settings: DecodingSettings) -> None:
+    def __init__(self, model: Stepper, settings: DecodingSettings) -> None:
         self.model = model
         may_be_unknown = settings.unknown == "keep" or (settings.unknown == "replace" and model.attends)
         self.forbidden = [PAD_ID, BOS_ID] if may_be_unknown else [PAD_ID, BOS_ID, UNK_ID]
@@ -85,9 +82,6 @@ class Steps:
             self._weight = weight.T.contiguous()  # a product with few rows is faster so
             self._bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
             self._room = weight.new_empty(0, weight.shape[0])
-
-    def start(self, batch: SourceBatch) -> Any:
-        return self.model.start(batch)
 
     def _logits(self, features: Tensor) -> Tensor:
         """(rows, symbols), in memory that the next step uses again."""
@@ -104,36 +98,36 @@ class Steps:
         return logits
 
     def log_probabilities(
-        self, tokens: Tensor, state: Any, *, attention: bool, said: Tensor | None = None
+        self, tokens: Tensor, state: Any, *, attention: bool, before: Tensor | None = None
     ) -> tuple[Tensor, DecoderState, Tensor | None]:
         """One step for all rows: (rows, symbols) log probabilities, the next state, attention.
 
-        `said` (rows, time) are the symbols of each row so far, needed only where repeating them is punished.
+        `before` (rows, time) are the symbols of each row so far, needed only where repeating them is punished.
         """
         features, state, weights = self.model.advance(tokens, state, attention=attention)
         scores = self._logits(features).log_softmax(-1)
-        if said is not None and self.penalty != 1.0:
-            scores = less_of_the_same(scores, said, self.penalty)
+        if before is not None and self.penalty != 1.0:
+            scores = less_of_the_same(scores, before, self.penalty)
         return scores, state, weights
 
     def best(
-        self, tokens: Tensor, state: Any, count: int, *, attention: bool, said: Tensor | None = None
+        self, tokens: Tensor, state: Any, count: int, *, attention: bool, before: Tensor | None = None
     ) -> tuple[Best, DecoderState, Tensor | None]:
         """One step for all rows; only the `count` likeliest symbols of each are made log probabilities."""
         if self.penalty != 1.0:
-            scores, state, weights = self.log_probabilities(tokens, state, attention=attention, said=said)
+            scores, state, weights = self.log_probabilities(tokens, state, attention=attention, before=before)
             return best_of(scores, count), state, weights
         features, state, weights = self.model.advance(tokens, state, attention=attention)
         return best_of(self._logits(features), count), state, weights
 
 
-def less_of_the_same(scores: Tensor, said: Tensor, penalty: float) -> Tensor:
-    """What was said before becomes less likely: its log probability is multiplied (after Keskar et al. 2019, eq. 1).
+def less_of_the_same(scores: Tensor, before: Tensor, penalty: float) -> Tensor:
+    """What came before becomes less likely: its log probability is multiplied (after Keskar et al. 2019, eq. 1).
 
-    scores (rows, symbols) log probabilities, said (rows, time) -> log probabilities. Their factor is on logits, whose
+    scores (rows, symbols) log probabilities, before (rows, time) -> log probabilities. Their factor is on logits, whose
     sign then matters; log probabilities have one sign.
     """
-    repeated = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, said, True)
+    repeated = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, before, True)
     repeated[:, EOS_ID] = False
     return torch.where(repeated, scores * penalty, scores).log_softmax(-1)
 
@@ -165,7 +159,3 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     within = torch.cat([within, values[:, deep * groups :]], 1)
     found, places = within.topk(count, -1)
     return found, torch.cat([columns.flatten(1), rest], 1).gather(1, places)
-
-
-def limits(batch: SourceBatch, settings: DecodingSettings) -> Tensor:
-    return torch.tensor([settings.limit(length) for length in batch.source_lengths.tolist()], dtype=torch.long)

@@ -1,6 +1,6 @@
 """Several models on the same data: what is known of each, which is best, and the table that says so.
 
-comparison = Comparison("model_language", data, METRICS_OF["model_language"], entries)
+comparison = Comparison(task.name, data, task.metrics, entries)
 print(comparison.render())
 """
 
@@ -9,42 +9,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from seqloom.evaluation.metrics import METRICS, Direction
-from seqloom.evaluation.report import TITLES
+from seqloom.evaluation.figures import METRICS, Metric
 
 DASH = "–"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One way to tell which model is better: its name in JSON, its title in a table."""
-
-    name: str
-    title: str
-    better: Direction
-    decimals: int
-
-    def show(self, figure: float) -> str:
-        return f"{figure:.{self.decimals}f}"
-
-
-def _metric(name: str, decimals: int, title: str | None = None) -> Metric:
-    return Metric(name, title or TITLES[name], METRICS[name], decimals)
-
-
-METRICS_OF = {
-    "translate": (_metric("bleu", 2), _metric("chrf", 2), _metric("exact_match", 2), _metric("aer", 3)),
-    "model_language": (_metric("perplexity", 2), _metric("bits_per_character", 3, "bits a character")),
-}
-"""What the models of a task are compared by, the most telling first. Word vectors: whatever their files measure."""
-
-DRAWN = {"translate": ("bleu", "perplexity", "loss"), "model_language": ("perplexity", "bits_per_character", "loss")}
-"""What can be followed through a training, the most telling first."""
-NOT_COMPARABLE = {"translate": ("loss", "perplexity"), "model_language": ("loss",)}
-"""A mean over symbols: models that cut text into other symbols have others."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -74,7 +44,7 @@ class Training:
     def best(self, metric: str) -> Mapping[str, float]:
         """The figures of the validation that was best by a metric; none where there was none."""
         found = [one.figures for one in self.validations if metric in one.figures]
-        pick = max if METRICS[metric] == "higher" else min
+        pick = max if METRICS[metric].better == "higher" else min
         return pick(found, key=lambda figures: figures[metric]) if found else {}
 
     def curve(self, metric: str) -> list[tuple[float, float]]:
@@ -88,7 +58,7 @@ class Training:
 
 def training_from(events: Iterable[Any]) -> Training:
     """The lines of a journal, of whatever task, in one view."""
-    told: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     paces, validations, starts = list[float](), list[Validated](), 0
     for event in events:
         if not isinstance(event, Mapping):
@@ -96,11 +66,11 @@ def training_from(events: Iterable[Any]) -> Training:
         numbers = {name: number for name, value in event.items() if (number := _number(value)) is not None}
         kind = event.get("event")
         starts += kind == "start"
-        told |= {name: int(numbers[name]) for name in ("parameters", "ngrams", "processes") if name in numbers}
+        known |= {name: int(numbers[name]) for name in ("parameters", "ngrams", "processes") if name in numbers}
         if "step" in numbers:
-            told["steps"] = int(numbers["step"])
+            known["steps"] = int(numbers["step"])
         if "seconds" in numbers:
-            told["seconds"] = numbers["seconds"]
+            known["seconds"] = numbers["seconds"]
         if kind == "train" and numbers.get("tokens_per_second", 0.0) > 0:  # 0: a pace that was not measured
             paces.append(numbers["tokens_per_second"])
         if kind == "validation":
@@ -108,11 +78,11 @@ def training_from(events: Iterable[Any]) -> Training:
             validations.append(Validated(numbers.get("seconds"), figures))
         if kind == "end":
             if starts > 1:  # the clock of an end begins at its own start: a resumed run took longer
-                told.pop("seconds", None)
+                known.pop("seconds", None)
             if "words_per_second" in numbers:
                 paces = [numbers["words_per_second"]]
     pace = statistics.median(paces) if paces else None
-    return Training(tokens_per_second=pace, validations=tuple(validations), **told)
+    return Training(tokens_per_second=pace, validations=tuple(validations), **known)
 
 
 def _number(value: Any) -> float | None:
@@ -143,13 +113,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models of one task on one set of data; `data` says which, in words."""
+    """Models of one task on one set of data; `data` says which, in words.
+
+    `drawn` is what can be followed through a training, the most telling first; `per_symbol` are means over symbols,
+    which say nothing beside those of models that cut text into other symbols.
+    """
 
     task: str
     data: str
     metrics: tuple[Metric, ...]
     entries: tuple[Entry, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
+    per_symbol: frozenset[str] = frozenset()
 
     def best(self, metric: Metric) -> set[str]:
         """The names of the best finished models, all that show the same digits; none where there is no contest."""
@@ -159,7 +135,7 @@ class Comparison:
         first = (max if metric.better == "higher" else min)(found.values())
         return {name for name, figure in found.items() if metric.show(figure) == metric.show(first)}
 
-    def drawn(self, wanted: Iterable[str | None] = ()) -> str | None:
+    def followed(self, wanted: Iterable[str | None] = ()) -> str | None:
         """The metric whose way through the training is worth drawing.
 
         `wanted` is what each recipe decides by: taken where all agree and it can be compared between models.
@@ -167,10 +143,9 @@ class Comparison:
         agreed = set(wanted)
         known = [{name for one in e.training.validations for name in one.figures} for e in self.entries]
         known = [names for names in known if names]
-        choices = [name for name in agreed if len(agreed) == 1 and name not in NOT_COMPARABLE.get(self.task, ())]
-        ordered = [name for name in [*choices, *DRAWN.get(self.task, ())] if name is not None]
+        choices = [name for name in agreed if len(agreed) == 1 and name not in (None, *self.per_symbol)]
         for held in (all, any):
-            for name in ordered:
+            for name in (*choices, *self.drawn):
                 if known and held(name in names for names in known):
                     return name
         return None

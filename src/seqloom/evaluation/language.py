@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from seqloom.evaluation.figures import Report
 
 MOST_NATS = 50.0  # a perplexity above exp(50) is shown as that
 
@@ -42,7 +44,7 @@ class TextSize:
 
 
 @dataclass(frozen=True)
-class LanguageReport:
+class LanguageReport(Report):
     """What a model made of a text: `nll` is minus the log probability of all of it, in nats."""
 
     name: str
@@ -70,8 +72,17 @@ class LanguageReport:
     def bits_per_character(self) -> float:
         return self.nll / math.log(2) / self.size.characters
 
-    def metrics(self) -> dict[str, float]:
-        return {"loss": self.loss, "perplexity": self.perplexity, "bits_per_character": self.bits_per_character}
+    @property
+    def figures(self) -> dict[str, float]:
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "bits_per_character": self.bits_per_character,
+        }
+
+    @property
+    def coverage(self) -> dict[str, int]:
+        return {"unknown words": self.unknown}
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -106,7 +117,7 @@ class LanguageReport:
 
 
 @dataclass(frozen=True)
-class LastSymbolReport:
+class LastSymbolReport(Report):
     """What a model made of the last symbols of lines, where nothing else was asked for.
 
     `nll` is minus the log probability of all of them, in nats; `right` counts those that it found the likeliest.
@@ -131,11 +142,12 @@ class LastSymbolReport:
         """In percent."""
         return 100.0 * self.right / self.asked
 
-    def metrics(self) -> dict[str, float]:
+    @property
+    def figures(self) -> dict[str, float]:
         return {"loss": self.loss, "perplexity": self.perplexity, "accuracy": self.accuracy}
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, **self.metrics(), "symbols": self.asked, "reading": "the last symbol of each line"}
+        return {"name": self.name, **self.figures, "symbols": self.asked, "reading": "the last symbol of each line"}
 
     def render(self) -> str:
         rows = [
@@ -144,3 +156,36 @@ class LastSymbolReport:
         ]
         lines = [f"{title:<11} {figure:>9}  {about}" for title, figure, about in rows]
         return "\n".join([f"{self.name}: asked for the last symbol of each line", *lines])
+
+
+@dataclass(frozen=True)
+class ScoredLine:
+    """How likely a line is: `tokens` are its symbols and its end, with a log probability each."""
+
+    text: str
+    tokens: list[str] = field(repr=False)
+    token_log_probabilities: list[float] = field(repr=False)
+    size: TextSize
+
+    @property
+    def log_probability(self) -> float:
+        return sum(self.token_log_probabilities)
+
+    @property
+    def perplexity(self) -> float:
+        """A word, the end of the line included."""
+        return math.exp(min(MOST_NATS, -self.log_probability / self.size.words))
+
+    @property
+    def bits_per_character(self) -> float:
+        return -self.log_probability / math.log(2) / self.size.characters
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "log_probability": round(self.log_probability, 6),
+            "perplexity": round(self.perplexity, 6),
+            "bits_per_character": round(self.bits_per_character, 6),
+            "tokens": self.tokens,
+            "token_log_probabilities": [round(value, 6) for value in self.token_log_probabilities],
+        }

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from seqloom.evaluation.figures import Report
 from seqloom.evaluation.language import MOST_NATS
 
 NOT_A_PERPLEXITY = (
@@ -15,7 +16,7 @@ NOT_A_PERPLEXITY = (
 
 
 @dataclass(frozen=True)
-class MaskedReport:
+class MaskedReport(Report):
     """What a model made of the hidden symbols of a text: `nll` is the sum over them, in nats."""
 
     name: str
@@ -34,7 +35,8 @@ class MaskedReport:
         """Of the hidden symbols."""
         return math.exp(min(MOST_NATS, self.loss))
 
-    def metrics(self) -> dict[str, float]:
+    @property
+    def figures(self) -> dict[str, float]:
         return {"loss": self.loss, "pseudo_perplexity": self.pseudo_perplexity}
 
     def to_dict(self) -> dict[str, Any]:

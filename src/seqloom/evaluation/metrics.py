@@ -1,4 +1,4 @@
-"""Scores of whole test sets: BLEU, chrF and TER by sacrebleu, and the share of exact answers.
+"""Scores of whole test sets of texts: BLEU, chrF and TER by sacrebleu, exact answers, error rates.
 
 sacrebleu does the counting, so our figures can be compared with published ones; `signatures` returns the strings that
 say how they were counted. sacrebleu's own defaults are kept on purpose, which has one visible effect: TER always
@@ -8,33 +8,33 @@ ignores case.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from seqloom.errors import UserError, one_of
+from seqloom.evaluation.error_rates import (
+    character_error_rate,
+    phone_error_rate,
+    sequence_error_rate,
+    word_error_rate,
+)
 
-Direction = Literal["higher", "lower"]
-
-METRICS: dict[str, Direction] = {
-    "bleu": "higher",
-    "chrf": "higher",
-    "ter": "lower",
-    "exact_match": "higher",
-    "aer": "lower",
-    "loss": "lower",
-    "perplexity": "lower",
-    "bits_per_character": "lower",
-    "accuracy": "higher",
+BY_SACREBLEU = ("bleu", "chrf", "ter")
+ERROR_RATES = {
+    "sequence_error_rate": sequence_error_rate,
+    "word_error_rate": word_error_rate,
+    "character_error_rate": character_error_rate,
+    "phone_error_rate": phone_error_rate,
 }
-"""Every metric we report, and which way is better. AER is a fraction, other shares and scores are percentages."""
-
-TEXT_METRICS = ("bleu", "chrf", "ter", "exact_match")
+TEXT_METRICS = (*BY_SACREBLEU, "exact_match", *ERROR_RATES)
 """The metrics that compare texts with texts."""
+USUAL = (*BY_SACREBLEU, "exact_match")
+"""Those that are reported of texts unless a recipe asks for others."""
 
 
 def corpus_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = TEXT_METRICS,
+    metrics: Sequence[str] = USUAL,
     *,
     lowercase: bool = False,
     tokenized: bool = False,
@@ -57,22 +57,22 @@ def corpus_scores(
     for name in metrics:
         if name == "exact_match":
             scores[name] = exact_match(hypotheses, references, lowercase=lowercase)
+        elif name in ERROR_RATES:
+            scores[name] = ERROR_RATES[name](hypotheses, references, lowercase=lowercase)
         else:
             metric = _sacrebleu_metric(name, lowercase=lowercase, tokenized=tokenized)
             scores[name] = float(metric.corpus_score(list(hypotheses), [list(references)]).score)
     return scores
 
 
-def signatures(
-    metrics: Sequence[str] = TEXT_METRICS, *, lowercase: bool = False, tokenized: bool = False
-) -> dict[str, str]:
+def signatures(metrics: Sequence[str] = USUAL, *, lowercase: bool = False, tokenized: bool = False) -> dict[str, str]:
     """The sacrebleu signature of each metric, to be printed beside a score that others should be able to repeat.
 
-    Exact match is ours and has no signature, so it is left out.
+    What is ours has no signature and is left out.
     """
     found: dict[str, str] = {}
     for name in metrics:
-        if name != "exact_match":
+        if name in BY_SACREBLEU:
             metric = _sacrebleu_metric(name, lowercase=lowercase, tokenized=tokenized)
             # sacrebleu knows the number of references only after it has scored something.
             metric.corpus_score(["a"], [["a"]])

@@ -1,4 +1,4 @@
-"""What we say about a model on a test set: the scores, how they were counted, and where they are weak.
+"""What is reported about a model on a test set: the scores, how they were counted, and where they are weak.
 
 evaluation = evaluate_texts("demo", sources, hypotheses, references, tags=tags)
 print(evaluation.render())
@@ -12,20 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from seqloom.evaluation.metrics import METRICS, corpus_scores, exact_match, group_bleu, signatures
+from seqloom.corpus.examples import Pair
+from seqloom.evaluation.figures import METRICS, Report
+from seqloom.evaluation.metrics import USUAL, corpus_scores, exact_match, group_bleu, signatures
 
 EDGES = (5, 10, 15, 20, 30, 40, 50)
 """The longest sentence of each length bucket; one more bucket holds everything longer."""
-
-TITLES = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "ter": "TER",
-    "exact_match": "exact match",
-    "aer": "AER",
-    "loss": "loss",
-    "perplexity": "perplexity",
-}
 
 
 @dataclass(frozen=True)
@@ -102,9 +94,8 @@ def by_tag(
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Everything one evaluation found. `scores` holds the metrics by name, `extra` whatever else the caller measured
-    (loss, perplexity, seconds …)."""
+class TextReport(Report):
+    """How good texts are. `scores` holds the metrics by name."""
 
     name: str
     count: int
@@ -112,7 +103,15 @@ class Evaluation:
     signatures: dict[str, str]
     buckets: list[Bucket] = field(default_factory=list)
     tags: dict[str, Group] | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return self.scores
+
+    @property
+    def answers(self) -> list[str]:
+        return self.texts
 
     def to_dict(self) -> dict[str, Any]:
         """One flat JSON object: every score under its own name, then the details."""
@@ -122,27 +121,31 @@ class Evaluation:
         }
         if self.tags is not None:
             details["by_phenomenon"] = {name: asdict(group) for name, group in self.tags.items()}
-        return {"name": self.name, "count": self.count, **self.scores, **self.extra, **details}
+        return {"name": self.name, "count": self.count, **self.scores, **details}
 
     def render(self) -> str:
         """The evaluation as plain text."""
         noun = "sentence" if self.count == 1 else "sentences"
-        parts = [f"{self.name}: {self.count:,} {noun}", _score_table({**self.scores, **self.extra})]
-        if self.buckets:
-            header = ("words in source", "sentences", "BLEU", "exact match")
-            rows = [(bucket.label, bucket.count, bucket.bleu, bucket.exact_match) for bucket in self.buckets]
-            parts.append(_group_table(header, rows))
-        if self.tags:
-            header = ("phenomenon", "sentences", "BLEU", "exact match")
-            parts.append(
-                _group_table(header, [(name, g.count, g.bleu, g.exact_match) for name, g in self.tags.items()])
-            )
+        parts = [f"{self.name}: {self.count:,} {noun}", _score_table(self.scores)]
+        groups = {"words in source": {bucket.label: bucket for bucket in self.buckets}, "phenomenon": self.tags}
+        parts += [self._group_table(title, members) for title, members in groups.items() if members]
         if self.signatures:
-            width = max(len(TITLES.get(name, name)) for name in self.signatures)
-            parts.append(
-                "\n".join(f"{TITLES.get(name, name):<{width}}  {text}" for name, text in self.signatures.items())
-            )
+            width = max(len(METRICS[name].title) for name in self.signatures)
+            parts.append("\n".join(f"{METRICS[name].title:<{width}}  {text}" for name, text in self.signatures.items()))
         return "\n\n".join(parts)
+
+    def _group_table(self, title: str, groups: Mapping[str, Bucket | Group]) -> str:
+        """Quality group by group, by the scores of the whole that groups have too."""
+        shown = [name for name in ("bleu", "exact_match") if name in self.scores]
+        cells = [[title, "sentences", *(METRICS[name].title for name in shown)]]
+        for label, group in groups.items():
+            cells.append([label, f"{group.count:,}", *(METRICS[name].show(getattr(group, name)) for name in shown)])
+        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+            for row in cells
+        ]
+        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def evaluate_texts(
@@ -152,12 +155,12 @@ def evaluate_texts(
     references: Sequence[str],
     tags: Sequence[Iterable[str]] | None = None,
     aer: float | None = None,
-    extra: Mapping[str, Any] | None = None,
     *,
+    metrics: Sequence[str] = USUAL,
     edges: Sequence[int] = EDGES,
     lowercase: bool = False,
     tokenized: bool = False,
-) -> Evaluation:
+) -> TextReport:
     """Score a test set and take it apart by length and, where tags are given, by phenomenon.
 
     Args:
@@ -167,25 +170,45 @@ def evaluate_texts(
         references: What it should have answered.
         tags: The phenomena of each sentence.
         aer: The alignment error rate, where gold alignments exist (see `evaluation.alignment`).
-        extra: Further figures to keep beside the scores; their names must not clash with ours.
+        metrics: What is measured, of `TEXT_METRICS`.
         edges: The longest sentence of each length bucket.
         lowercase: Ignore case.
         tokenized: The texts are already tokenised.
     """
-    scores = corpus_scores(hypotheses, references, lowercase=lowercase, tokenized=tokenized)
+    scores = corpus_scores(hypotheses, references, metrics, lowercase=lowercase, tokenized=tokenized)
     if aer is not None:
         scores["aer"] = float(aer)
-    taken = {"name", "count", "signatures", "by_length", "by_phenomenon", *scores}
-    clash = taken & set(extra or {})
-    assert not clash, f"extra figures must not replace {', '.join(sorted(clash))}"
-    return Evaluation(
+    return TextReport(
         name=name,
         count=len(hypotheses),
         scores=scores,
-        signatures=signatures(lowercase=lowercase, tokenized=tokenized),
+        signatures=signatures(metrics, lowercase=lowercase, tokenized=tokenized),
         buckets=by_length(sources, hypotheses, references, edges, lowercase=lowercase, tokenized=tokenized),
         tags=None if tags is None else by_tag(tags, hypotheses, references, lowercase=lowercase, tokenized=tokenized),
-        extra=dict(extra or {}),
+        texts=list(hypotheses),
+    )
+
+
+def report_on(
+    name: str,
+    pairs: Sequence[Pair],
+    answers: Sequence[str],
+    measured: Sequence[str] = USUAL,
+    *,
+    aer: float | None = None,
+    **how: Any,
+) -> TextReport:
+    """Answers beside the references of their pairs; `how` are options of `evaluate_texts`."""
+    tags = [pair.tags for pair in pairs]
+    return evaluate_texts(
+        name,
+        [pair.source for pair in pairs],
+        answers,
+        [pair.target for pair in pairs],
+        tags=tags if any(tags) else None,
+        aer=aer,
+        metrics=measured,
+        **how,
     )
 
 
@@ -209,26 +232,11 @@ def _length_label(lower: int, upper: int | None) -> str:
     return str(upper) if lower == upper else f"{lower}–{upper}"
 
 
-def _score_table(scores: Mapping[str, Any]) -> str:
-    rows = []
-    for name, value in scores.items():
-        # A rate between 0 and 1, a loss and a perplexity need more digits than a percentage.
-        decimals = 3 if name in ("aer", "loss", "perplexity") else 2
-        shown = f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
-        rows.append((TITLES.get(name, name), shown, f"{METRICS[name]} is better" if name in METRICS else ""))
+def _score_table(scores: Mapping[str, float]) -> str:
+    rows = [
+        (METRICS[name].title, METRICS[name].show(value), f"{METRICS[name].better} is better")
+        for name, value in scores.items()
+    ]
     left = max(len(title) for title, _, _ in rows)
     middle = max(len(shown) for _, shown, _ in rows)
     return "\n".join(f"{title:<{left}}  {shown:>{middle}}  {note}".rstrip() for title, shown, note in rows)
-
-
-def _group_table(header: Sequence[str], rows: Sequence[tuple[str, int, float, float]]) -> str:
-    cells = [tuple(header)]
-    cells += [(label, f"{count:,}", f"{bleu:.2f}", f"{exact:.2f}") for label, count, bleu, exact in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in cells
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.evaluation.figures import METRICS, Report
 from seqloom.evaluation.word_files import Judged, Question, asks_analogies, read_judgements, read_questions
 from seqloom.vectors.table import METHODS, Method, WordVectors
 
-TITLES = {"add": "3CosAdd", "multiply": "3CosMul"}
 SYNTACTIC = re.compile(r"gram\d*-.*|(JJ|NN|VB)[A-Z]*_(JJ|NN|VB)[A-Z]*")  # Google's and MSR's names of sections
 
 
@@ -41,13 +41,22 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class AnalogyReport:
+class AnalogyReport(Report):
     """Accuracy on a file of analogies, by section and together. Questions with an unknown word are not asked."""
 
     name: str
     methods: tuple[Method, ...]
     sections: tuple[Solved, ...]
     most_frequent: int | None = None
+
+    @property
+    def figures(self) -> dict[str, float]:
+        found = {method: self.all.accuracy(method) for method in self.methods}
+        return {str(method): accuracy for method, accuracy in found.items() if accuracy is not None}
+
+    @property
+    def coverage(self) -> dict[str, int]:
+        return {"questions": self.all.asked}
 
     @property
     def all(self) -> Solved:
@@ -90,7 +99,7 @@ class AnalogyReport:
         share = f"{100.0 * overall.asked / overall.count:.1f} %"
         head = f"{self.name}: {overall.asked:,} of {overall.count:,} questions asked ({share}){among}"
         groups = [group for group in (self.semantic, self.syntactic) if group is not None and len(self.sections) > 1]
-        cells = [("section", "questions", "asked", *(TITLES[method] for method in self.methods))]
+        cells = [("section", "questions", "asked", *(METRICS[method].title for method in self.methods))]
         cells += [
             (s.name, f"{s.count:,}", f"{s.asked:,}", *(_percent(s.accuracy(method)) for method in self.methods))
             for s in [*(self.sections if len(self.sections) > 1 else ()), *groups, overall]
@@ -99,7 +108,7 @@ class AnalogyReport:
 
 
 @dataclass(frozen=True)
-class SimilarityReport:
+class SimilarityReport(Report):
     """Agreement with people on pairs of words; pairs with an unknown word are left out, unless its pieces are known."""
 
     name: str
@@ -107,6 +116,14 @@ class SimilarityReport:
     compared: int
     by_pieces: int
     spearman: float | None
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {} if self.spearman is None else {"spearman": self.spearman}
+
+    @property
+    def coverage(self) -> dict[str, int]:
+        return {"pairs": self.compared}
 
     def to_dict(self) -> dict[str, Any]:
         """Spearman's correlation from -1 to 1; None where it is not defined."""
@@ -134,7 +151,7 @@ def evaluate_file(
     methods: Sequence[Method] = ("add", "multiply"),
     most_frequent: int | None = None,
 ) -> AnalogyReport | SimilarityReport:
-    """Measure vectors on a file; whether it holds analogies or pairs is told from its content."""
+    """Measure vectors on a file; whether it holds analogies or pairs is seen from its content."""
     if asks_analogies(path):
         return solve_analogies(vectors, read_questions(path), Path(path).stem, methods, most_frequent)
     return compare_pairs(vectors, read_judgements(path), Path(path).stem)

@@ -1,11 +1,11 @@
-"""A Transformer encoder-decoder in CTranslate2's format, which runs it faster and without torch.
+"""Two Transformers, encoder and decoder, in CTranslate2's format, which runs them faster and without torch.
 
 Every weight goes where CTranslate2 computes the same formula with it; what it has no formula for is refused before
 anything is written. Three things are said in its words:
 
     positions at the bottom     a table of its rows, also for none (zeros); learned ones go on with their last row
     ALiBi                       its table of biases by distance (T5's), with as many buckets that every distance has one
-    PAD and BOS are never said  a bias of the output layer that nothing can make up for
+    PAD and BOS never come      a bias of the output layer that nothing can make up for
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ import numpy as np
 from torch import Tensor, nn
 
 import seqloom
-from seqloom.corpus.readers import CorpusSettings
 from seqloom.errors import UserError
 from seqloom.export.checked import checksum
 from seqloom.export.engine import load_package
 from seqloom.export.search import check_decoding
-from seqloom.export.translator import FORMAT, ExportedTranslator
+from seqloom.export.supported import problem_with
+from seqloom.export.translator import FORMAT, open_exported
 from seqloom.export.verification import Verification, chosen_pairs, compare, measure
 from seqloom.files import folder_written_aside
-from seqloom.folders import EXPORTED, export_beside, find_model, fingerprint, is_exported
-from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
+from seqloom.folders import EXPORTED, export_beside, fingerprint, is_exported, refuse_exported
+from seqloom.model import Model
+from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.nn.multihead import CrossAttention, SelfAttention
 from seqloom.nn.positions import Alibi, Learned, Relative, Sinusoidal, sinusoids
 from seqloom.nn.transformer import FeedForward, TransformerLayer, TransformerStack
-from seqloom.predictor import Predictor
-from seqloom.recipe import load_recipe
 from seqloom.text.sides import sides_by_file
 from seqloom.text.special import BOS, BOS_ID, EOS, PAD_ID, UNK
 
@@ -45,11 +44,11 @@ NEVER = -1e4  # a logit no other can be compared with, and still a number in 16 
 
 
 def export(
-    model: str | Path,
+    model: Model,
     output: str | Path | None = None,
     *,
     compute: Compute = "float32",
-    data: CorpusSettings | None = None,
+    data: Any = None,
     sentences: int = 1000,
     verify: bool = True,
     overwrite: bool = False,
@@ -59,83 +58,79 @@ def export(
     """Write a model for CTranslate2 and prove that it answers as before; gives back where, and what was proved.
 
     Args:
-        model: a model folder or a run folder.
+        model: what `seqloom.load` gives for a model folder or a run folder.
         output: the folder to write (default: `ctranslate2` or `ctranslate2-int8` in the run, or beside the model).
         compute: float32 is the same model; int8 is a quarter of the size, and measured instead of compared.
-        data: what to verify with (default: the validation data of the run's recipe).
+        data: a corpus to verify with (default: the validation data of the run's recipe).
         sentences: at most so many of it.
         verify: false only writes.
         overwrite: replace an exported folder that is there already.
         decoding: decoding settings to change in the exported model.
-        progress: is told what is being done, and which share of it is.
+        progress: is called with what is being done, and which share of it is.
     """
     package = load_package()
-    folder = find_model(model)
-    if folder.name in ("", ".."):  # `.` has no name to put another beside
-        folder = folder.resolve()
-    predictor = Predictor.load(folder)
-    refuse_unsupported(predictor.model.settings)
-    positions = positions_of(predictor.model)
-    settings = predictor.decoding.overridden(decoding or {})
-    check_decoding(settings, positions)
+    refuse_unsupported(model)
+    task, network = model.task, model.network
+    positions = positions_of(network)
+    options = model.options.overridden(decoding or {})
+    check_decoding(options, positions)
+    folder = model.folder if model.folder.name not in ("", "..") else model.folder.resolve()  # another goes beside it
     final = free_folder(output, folder, compute, overwrite)
-    chosen = chosen_pairs(data or _validation_data(folder), predictor, sentences) if verify else None
+    chosen = None
+    if verify:
+        (corpus,) = model.corpora(default="valid").values() if data is None else [data]
+        chosen = chosen_pairs(corpus, model, sentences)
 
-    description: dict[str, Any] = {
+    source, target = task.source.tokenizer, task.target.tokenizer
+    about: dict[str, Any] = {
         "format": FORMAT,
         "seqloom": seqloom.__version__,
         "engine": f"ctranslate2 {package.__version__}",
-        "task": "translate",
+        "task": task.name,
         "made_from": fingerprint(folder),
         "compute": compute,
         "positions": positions,
-        "decoding": settings.model_dump(mode="json"),
-        "text": {
-            name: side.settings.model_dump(mode="json")
-            for name, side in sides_by_file(predictor.task.source, predictor.task.target).items()
-        },
-        "symbols": {"source": len(predictor.task.source), "target": len(predictor.task.target)},
+        "metrics": list(task.measured),
+        **task.amounts(network),
+        "decoding": options.model_dump(mode="json"),
+        "text": {name: side.settings.model_dump(mode="json") for name, side in sides_by_file(source, target).items()},
+        "symbols": {"source": len(source), "target": len(target)},
     }
     verification = None
     with folder_written_aside(final) as aside:
-        predictor.task.save(aside)
-        write_model(predictor, aside, compute)
-        description["checksum"] = checksum(aside, description["decoding"], description["text"])
-        _write_description(aside, description)
+        task.save(aside)
+        write_model(model, aside, compute)
+        about["checksum"] = checksum(aside, about["decoding"], about["text"])
+        _write_description(aside, about)
         if chosen is not None:
             check = compare if compute == "float32" else measure
-            verification = check(predictor, ExportedTranslator.load(aside), chosen, settings, progress)
+            verification = check(model, Model(*open_exported(aside)), chosen, options, progress)
             verification.or_refuse()
-        shown = {"verification": None if verification is None else verification.to_dict()}
-        _write_description(aside, description | shown)
-        (aside / "README.md").write_text(_card(predictor, aside, compute, verification), encoding="utf-8")
+        _write_description(aside, about | {"verification": None if verification is None else verification.to_dict()})
+        (aside / "README.md").write_text(_card(folder, aside, compute, verification), encoding="utf-8")
     return final, verification
 
 
 # -- what can be said in CTranslate2's words ---------------------------------------------------------------------------
 
 
-def refuse_unsupported(settings: Any) -> None:
+def refuse_unsupported(model: Model) -> None:
     """CTranslate2 knows Transformers with residual connections."""
-    if not isinstance(settings, TransformerTranslatorSettings):
-        raise UserError(
-            f"model.kind: {settings.kind} has no counterpart in CTranslate2, which runs Transformers; "
-            "transformer_translator has"
-        )
-    if settings.contextual is not None:
-        raise UserError(
-            "model.contextual: a language model that reads the source too has no counterpart in CTranslate2; leave "
-            "contextual out"
-        )
-    if settings.connections != "residual":
-        raise UserError(f"model.connections: {settings.connections} has no counterpart in CTranslate2; residual has")
+    refuse_exported(model.folder, "this needs the model folder that it was made from")
+    if "ctranslate2" not in model.task.engines(model.network):
+        problem = problem_with(model.network.settings) if isinstance(model.network, EncoderDecoder) else None
+        raise UserError(problem) if problem else model.task.refusal("be exported to CTranslate2", model.folder)
 
 
-def positions_of(model: TransformerTranslator) -> int | None:
-    """How many symbols the exported model can read or say; None: no end."""
-    if model.settings.positions in ("relative", "rotary"):
-        return None
-    return max(MAX_POSITIONS, model.settings.max_positions or 0)
+def positions_of(model: EncoderDecoder) -> int | None:
+    """How many symbols a text or an answer of the exported model may have; None: no end."""
+    parts = model.settings.expanded()
+    ends = [
+        max(MAX_POSITIONS, part.max_positions or 0)
+        for part in (parts.encoder, parts.decoder)
+        if part.positions not in ("relative", "rotary")
+    ]
+    return min(ends, default=None)
 
 
 def free_folder(output: str | Path | None, model: Path, compute: str, overwrite: bool) -> Path:
@@ -152,39 +147,57 @@ def free_folder(output: str | Path | None, model: Path, compute: str, overwrite:
     return final
 
 
-def _validation_data(folder: Path) -> CorpusSettings:
-    recipe = folder.parent / "recipe.yaml"
-    if not recipe.is_file():
-        raise UserError(
-            f"{folder}: a model folder has no data of its own to verify the export with; give --data FILE, "
-            "or --no-verify to go without"
-        )
-    return load_recipe(recipe).data.valid
-
-
 # -- the weights -------------------------------------------------------------------------------------------------------
 
 
-def write_model(predictor: Predictor, folder: Path, compute: Compute) -> None:
+def write_model(model: Model, folder: Path, compute: Compute) -> None:
     """CTranslate2's own files: model.bin, config.json, vocabularies."""
-    spec = build_spec(predictor.model)
-    for side, register in (
-        (predictor.task.source, spec.register_source_vocabulary),
-        (predictor.task.target, spec.register_target_vocabulary),
+    spec = build_spec(model.network)
+    for tokenizer, register in (
+        (model.task.source.tokenizer, spec.register_source_vocabulary),
+        (model.task.target.tokenizer, spec.register_target_vocabulary),
     ):
-        register(side.pieces(range(len(side))))
+        register(tokenizer.pieces(range(len(tokenizer))))
     spec.validate()
     spec.optimize(quantization=None if compute == "float32" else compute)
     spec.save(str(folder))
 
 
-def build_spec(model: TransformerTranslator) -> Any:
+def build_spec(model: EncoderDecoder) -> Any:
     """The model as CTranslate2 describes one."""
-    from ctranslate2.specs import common_spec, transformer_spec
+    from ctranslate2.specs import transformer_spec
 
-    s = model.settings
-    activations = common_spec.Activation
-    common = {
+    encoder = transformer_spec.TransformerEncoderSpec(**_layers(model.encoder.settings))
+    decoder = transformer_spec.TransformerDecoderSpec(
+        **_layers(model.decoder.settings),
+        alignment_layer=model.decoder.alignment_layer,
+        alignment_heads=model.decoder.settings.num_heads,
+    )
+    _set_stack(encoder, model.encoder.stack, causal=False)
+    _set_stack(decoder, model.decoder.stack, causal=True)
+    read, made = model.encoder.reader.embedding, model.decoder.embedding
+    encoder.embeddings[0].weight, encoder.scale_embeddings = _array(read.weight), read.scale
+    decoder.embeddings.weight, decoder.scale_embeddings = _array(made.weight), made.scale
+    _set_linear(decoder.projection, model.output.weight, model.output.bias)
+    decoder.projection.bias[[PAD_ID, BOS_ID]] = NEVER
+
+    spec = transformer_spec.TransformerSpec(encoder, decoder)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
+    spec.config.decoder_start_token = BOS
+    spec.config.add_source_eos = True
+    first = model.encoder.stack.layers[0]
+    assert isinstance(first, TransformerLayer)
+    spec.config.layer_norm_epsilon = first.around[0].norm.eps  # type: ignore[union-attr]  # the same in all norms
+    return spec
+
+
+def _layers(settings: Any) -> dict[str, Any]:
+    """What the layers of an encoder or a decoder are like, in CTranslate2's words."""
+    from ctranslate2.specs import common_spec
+
+    s, activations = settings, common_spec.Activation
+    return {
+        "num_layers": s.num_layers,
         "num_heads": s.num_heads,
         "pre_norm": s.norm_first,
         "activation": {
@@ -200,26 +213,6 @@ def build_spec(model: TransformerTranslator) -> Any:
         "rotary_dim": 0 if s.positions == "rotary" else None,  # 0: the whole head
         "rotary_interleave": False,
     }
-    encoder = transformer_spec.TransformerEncoderSpec(s.encoder_layers, **common)
-    decoder = transformer_spec.TransformerDecoderSpec(
-        s.decoder_layers, alignment_layer=model.alignment_layer, alignment_heads=s.num_heads, **common
-    )
-    _set_stack(encoder, model.encoder, causal=False)
-    _set_stack(decoder, model.decoder, causal=True)
-    encoder.embeddings[0].weight = _array(model.source_embedding.weight)
-    decoder.embeddings.weight = _array(model.target_embedding.weight)
-    encoder.scale_embeddings = decoder.scale_embeddings = model.source_embedding.scale
-    _set_linear(decoder.projection, model.output.weight, model.output.bias)
-    decoder.projection.bias[[PAD_ID, BOS_ID]] = NEVER
-
-    spec = transformer_spec.TransformerSpec(encoder, decoder)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
-    spec.config.decoder_start_token = BOS
-    spec.config.add_source_eos = True
-    first = model.encoder.layers[0]
-    assert isinstance(first, TransformerLayer)
-    spec.config.layer_norm_epsilon = first.around[0].norm.eps  # type: ignore[union-attr]
-    return spec
 
 
 def _set_stack(spec: Any, stack: TransformerStack, *, causal: bool) -> None:
@@ -302,14 +295,14 @@ def _array(values: Tensor) -> np.ndarray:
 # -- the folder --------------------------------------------------------------------------------------------------------
 
 
-def _write_description(folder: Path, description: Mapping[str, Any]) -> None:
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+def _write_description(folder: Path, about: Mapping[str, Any]) -> None:
+    text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
     (folder / EXPORTED).write_text(text, encoding="utf-8")
 
 
-def _card(predictor: Predictor, folder: Path, compute: str, verification: Verification | None) -> str:
+def _card(model: Path, folder: Path, compute: str, verification: Verification | None) -> str:
     """What a stranger should know, with what the model's own card says below it."""
-    original = predictor.folder / "README.md"
+    original = model / "README.md"
     lines = original.read_text(encoding="utf-8", errors="replace").splitlines() if original.is_file() else []
     title = lines[0].removeprefix("# ") if lines else "A seqloom model"
     about = "\n".join(lines[1:]).partition("```")[0].strip()

@@ -85,9 +85,10 @@ class Engine:
     def num_workers(self) -> int:
         return self.workers.number
 
-    def computing(self, compute: str) -> Engine:
-        """The same with numbers of another precision."""
-        return Engine(Workers(self.folder, compute, self.num_workers), self.source, self.target)
+    @cached_property
+    def int8(self) -> Engine:
+        """The same model computing with eight-bit numbers."""
+        return Engine(Workers(self.folder, "int8", self.num_workers), self.source, self.target)
 
     def seeded(self, seed: int) -> Engine:
         """The same with one worker that draws from this seed: a worker's generator is seeded when it first draws."""
@@ -95,25 +96,38 @@ class Engine:
         return Engine(Workers(self.folder, self.compute, 1), self.source, self.target)
 
     def submit(self, sources: Sequence[list[int]], **options: Any) -> list[Any]:
-        """Put a batch into the queue; `.result()` of each of its sentences waits until it is done."""
+        """Put a batch into the queue; `result` of each of its sentences waits until it is done."""
         pieces = [self.source.pieces(ids) for ids in sources]
         return list(self.workers.translator.translate_batch(pieces, asynchronous=True, **options))
 
     def submit_scores(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Any]:
-        """Put the question into the queue how likely each symbol of each target is; `.result()` waits for an answer."""
+        """Put the question into the queue how likely each symbol of each target is; `result` waits for an answer."""
         if not sources:
             return []
         questions, answers = [self.source.pieces(ids) for ids in sources], [self.target.pieces(ids) for ids in targets]
         options = {"max_batch_size": 2048, "batch_type": "tokens", "max_input_length": 0}
         return list(self.workers.translator.score_batch(questions, answers, asynchronous=True, **options))
 
-    def chances(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
-        """Log probability of each symbol of each target and of its EOS, as the model is led along it."""
-        return [list(one.result().log_probs) for one in self.submit_scores(sources, targets)]
+    def result(self, pending: Any) -> Any:
+        """What was asked for."""
+        try:
+            return pending.result()
+        except (RuntimeError, ValueError) as error:
+            raise self._failed(error) from None
+
+    def log_probs(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        """The log probability of each symbol of each target and of its EOS, teacher-forced."""
+        return [list(self.result(one).log_probs) for one in self.submit_scores(sources, targets)]
 
     def symbols(self, pieces: Sequence[str]) -> list[int]:
         """The numbers of pieces that it gave."""
-        return list(map(self._numbers.__getitem__, pieces))
+        try:
+            return list(map(self._numbers.__getitem__, pieces))
+        except KeyError:
+            raise self._failed("its vocabulary is not the tokenizer's beside it; export the model again") from None
+
+    def _failed(self, reason: object) -> UserError:
+        return UserError(f"{self.folder}: CTranslate2 cannot answer: {reason}")
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

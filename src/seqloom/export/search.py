@@ -1,13 +1,13 @@
 """Our search on CTranslate2's engine. No torch.
 
 The search is CTranslate2's, led so that it is ours. Both look at the 2 * beam_size best candidates of a step, let those
-of the first beam_size that say EOS end, and stop once beam_size have ended. What differs is put right here:
+of the first beam_size that are EOS end, and stop once beam_size have ended. What differs is put right here:
 
 - it normalises by length with another formula: the beam_size best that ended are ranked again with ours;
 - it has one length limit a batch: a beam that reached its sentence's own is asked again, among others of that limit;
-- it says no EOS at the limit: the sum of an answer that was cut is completed by scoring it.
+- it gives no EOS at the limit: the sum of an answer that was cut is completed by scoring it.
 
-PAD and BOS are never said: the exporter wrote that into the output bias.
+PAD and BOS are never chosen: the exporter wrote that into the output bias.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHARES = 2  # a batch is at most so small a part of a worker's share of what is 
 # The least and the most symbols of a batch, counted once for each hypothesis of a beam. Smaller ones make products too
 # small to be fast; what larger ones compute does not stay in the processor's caches.
 BUDGETS = {"float32": (1280, 5120), "int8": (512, 960)}
-SAID_BY_NONE = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
+FORBIDDEN = -5000.0  # a sum below this holds a symbol that the output bias forbids: nothing else was left
 
 
 class Found(NamedTuple):
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 class _Rival(NamedTuple):
     """One answer as the engine gives it: pieces without EOS, cut at its sentence's limit where it found no end.
 
-    `total` is the summed log probability of all it says; it is unknown where `ended` is not so.
+    `total` is its summed log probability; it is unknown where `ended` is not so.
     """
 
     pieces: list[str]
@@ -96,7 +96,7 @@ def search(
     questions = _Questions(engine.seeded(settings.seed) if sampled else engine, texts, settings, sums)
     done = 0
     unsummed: list[tuple[dict[int, list[_Rival]], list[Any]]] = []  # were cut: their sums are on their way
-    blind: list[int] = []  # said UNK, and nobody saw what they were looking at
+    blind: list[int] = []  # have UNK in their answer, and no attention
 
     def seeing(answers: dict[int, list[Found]]) -> Iterator[tuple[int, list[Found]]]:
         for index, rivals in answers.items():
@@ -132,7 +132,7 @@ class _Questions:
         self.sources: list[list[int]] = []  # the symbols of those that were cut so far,
         self.sizes: list[int] = []  # how many they are with EOS,
         self.limits: list[int] = []  # and how many an answer may have
-        # The chances of a known answer, by which a sum is found later, are told before UNK is left out.
+        # The log_probs of a known answer, which are added up later, are those before UNK is left out.
         self.sums = sums or settings.method != "greedy" or settings.unknown == "forbid"
         self.ranks = settings.method == "beam"
         self.beam = self.ranks and settings.beam_size > 1  # a beam of one is greedy
@@ -240,21 +240,21 @@ class _Questions:
         """Waits for a batch: its answers, and which sentences must be asked again, with none of another limit."""
         answered, cut = {}, []
         for index, future in zip(batch, pending, strict=True):
-            result, room = future.result(), self.limits[index] - 1
-            said = result.hypotheses  # each is copied out of the engine whenever it is asked for
-            scores = result.scores if self.sums else [math.nan] * len(said)
-            looked = result.attention or [None] * len(said)
-            rivals = [self._rival(*one, room) for one in zip(said, scores, looked, strict=True)]
+            result, room = self.engine.result(future), self.limits[index] - 1
+            hypotheses = result.hypotheses  # each is copied out of the engine whenever it is asked for
+            scores = result.scores if self.sums else [math.nan] * len(hypotheses)
+            attention = result.attention or [None] * len(hypotheses)
+            rivals = [self._rival(*one, room) for one in zip(hypotheses, scores, attention, strict=True)]
             if same_limit or not self.beam or all(one.ended for one in rivals):
                 answered[index] = rivals
             else:
                 cut.append(index)
         return answered, cut
 
-    def _rival(self, said: list[str], score: float, looked: list[list[float]] | None, room: int) -> _Rival:
-        total = score * len(said) ** self.power if self.beam else score
-        ended = bool(said) and said[-1] == EOS and len(said) <= room
-        return _Rival(said[:-1] if ended else said[:room], total, ended, looked)
+    def _rival(self, pieces: list[str], score: float, attention: list[list[float]] | None, room: int) -> _Rival:
+        total = score * len(pieces) ** self.power if self.beam else score
+        ended = bool(pieces) and pieces[-1] == EOS and len(pieces) <= room
+        return _Rival(pieces[:-1] if ended else pieces[:room], total, ended, attention)
 
     def ask_sums(self, found: dict[int, list[_Rival]]) -> list[Any]:
         """Ask for the sums of those that were cut, in their order; the engine finds them when it comes to it."""
@@ -267,11 +267,11 @@ class _Questions:
         """The best of each sentence by our scores; `pending` has the sums of those that were cut."""
         if not self.sums:
             return {index: [self._found(one, math.nan) for one in rivals] for index, rivals in found.items()}
-        sums = (sum(one.result().log_probs) for one in pending)
+        sums = (sum(self.engine.result(one).log_probs) for one in pending)
         answers = {}
         for index, rivals in found.items():
             whole = [one if one.ended else one._replace(total=next(sums)) for one in rivals]
-            possible = [one for one in whole if one.total > SAID_BY_NONE] or whole
+            possible = [one for one in whole if one.total > FORBIDDEN] or whole
             scored = sorted(((self._score(one), one) for one in possible), key=lambda pair: -pair[0])
             answers[index] = [self._found(one, score) for score, one in scored[: self.settings.n_best]]
         return answers

@@ -7,14 +7,12 @@ int8 answers do differ, so their quality is measured instead.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
-from seqloom.batches.collate import collate_pairs
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, describe, read_pairs
 from seqloom.decoding.settings import DecodingSettings
@@ -22,8 +20,8 @@ from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import RunError, UserError
 from seqloom.evaluation.metrics import corpus_scores
 from seqloom.export.search import Found
-from seqloom.export.translator import ExportedTranslator
-from seqloom.predictor import Predictor
+from seqloom.model import Model
+from seqloom.tasks.supervised import sample_pairs
 from seqloom.text.special import BOS_ID, PAD_ID
 
 TIE = 1e-4  # log probabilities closer than this, relative to their size, are equal
@@ -31,7 +29,7 @@ DRIFT = 1e-3  # the same answer may differ by so much in its log probability
 MOST_LOST = 1.0  # BLEU that a smaller number format may cost
 SHOWN = 3
 
-Tell = Callable[[str, float], None]
+Progress = Callable[[str, float], None]  # what is being done, and which share of it is
 
 
 @dataclass(frozen=True)
@@ -113,85 +111,82 @@ class Chosen:
         return len(self.pairs)
 
 
-def chosen_pairs(corpus: CorpusSettings, predictor: Predictor, most: int) -> Chosen:
+def chosen_pairs(corpus: CorpusSettings, model: Model, most: int) -> Chosen:
     """At most so many pairs, spread over the corpus; those without a symbol have nothing to show."""
-    pairs = [pair for pair in read_pairs(corpus) if predictor.task.source.encode(pair.source)]
+    pairs = [pair for pair in read_pairs(corpus) if not model.task.source.is_empty(pair.source)]
     if not pairs:
         raise UserError(f"{describe(corpus)}: there is no sentence to verify the export with")
-    if len(pairs) > most:
-        pairs = [pairs[index] for index in sorted(random.Random(0).sample(range(len(pairs)), most))]
-    return Chosen(describe(corpus), pairs)
+    return Chosen(describe(corpus), sample_pairs(pairs, most))
 
 
 def compare(
-    predictor: Predictor,
-    exported: ExportedTranslator,
-    chosen: Chosen,
-    settings: DecodingSettings,
-    tell: Tell | None = None,
+    original: Model, exported: Model, chosen: Chosen, settings: DecodingSettings, progress: Progress | None = None
 ) -> Verification:
-    """Greedy and beam search on both sides, by plain sums of symbols as they are said: there both are one search."""
+    """Greedy and beam search on both sides, by plain sums of log probabilities: there both are one search."""
     beam = settings.overridden({"method": "beam", "beam_size": 5, "n_best": 1, "early_stop": True})
     beam = beam.overridden({"length_penalty": 0.0, "coverage_penalty": 0.0, "unknown": "keep", "precision": "float32"})
     greedy = beam.overridden({"method": "greedy"})
     searches, before = {}, 0.0
     for name, search, share in (("greedy search", greedy, 0.2), ("beam search", beam, 0.8)):  # a beam takes longer
-        told = _telling(tell, name, before, share)
-        searches[name] = _compare(predictor, exported, chosen.pairs, search, told)
+        searches[name] = _compare(original, exported, chosen.pairs, search, _part(progress, name, before, share))
         before += share
     return Verification(chosen.name, len(chosen), searches)
 
 
 def measure(
-    predictor: Predictor,
-    exported: ExportedTranslator,
-    chosen: Chosen,
-    settings: DecodingSettings,
-    tell: Tell | None = None,
+    original: Model, exported: Model, chosen: Chosen, settings: DecodingSettings, progress: Progress | None = None
 ) -> Verification:
     """BLEU of both with the settings the model is used with; where it draws, with its likeliest answers."""
     likeliest = {"method": "greedy"} if settings.method == "sample" else {}
     settings = settings.overridden({"n_best": 1, "precision": "float32", **likeliest})
     sources, references = [pair.source for pair in chosen.pairs], [pair.target for pair in chosen.pairs]
-    told = _telling(tell, "original")
-    found = predictor.task.translate(predictor.model, sources, settings, lambda done: told(done / len(sources)))
+    found = _in_order(original, sources, settings, _part(progress, "original"))
     ours = [one.texts[0] for one in found]
-    rivals = exported.translate(sources, settings)
-    theirs = [exported.shown(source, one[0]) for source, one in zip(sources, rivals, strict=True)]
+    rivals = _in_order(exported, sources, settings)
+    theirs = [
+        exported.task.shown(exported.network, source, one[0]) for source, one in zip(sources, rivals, strict=True)
+    ]
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))
-    before, after = (corpus_scores(said, references, ("bleu",))["bleu"] for said in (ours, theirs))
+    before, after = (corpus_scores(texts, references, ("bleu",))["bleu"] for texts in (ours, theirs))
     return Verification(chosen.name, len(chosen), {f"{settings.method} search": Search(same)}, (before, after))
 
 
-def _telling(tell: Tell | None, what: str, before: float = 0.0, size: float = 1.0) -> Callable[[float], None]:
+def _part(progress: Progress | None, what: str, before: float = 0.0, size: float = 1.0) -> Callable[[float], None]:
     """Progress within a part of the work: what comes before it, and its size."""
-    return (lambda share: None) if tell is None else (lambda share: tell(what, before + size * share))
+    return (lambda share: None) if progress is None else (lambda share: progress(what, before + size * share))
+
+
+def _in_order(
+    model: Model, texts: Sequence[str], settings: DecodingSettings, progress: Callable[[float], None] | None = None
+) -> list[Any]:
+    """The answers to all texts, as their task gives them."""
+    count = None if progress is None else lambda done: progress(done / len(texts))
+    found = dict(model.task.translate(model.network, texts, settings, count))
+    return [found[index] for index in range(len(texts))]
 
 
 def _compare(
-    predictor: Predictor,
-    exported: ExportedTranslator,
+    original: Model,
+    exported: Model,
     pairs: Sequence[Pair],
     settings: DecodingSettings,
-    told: Callable[[float], None],
+    progress: Callable[[float], None],
 ) -> Search:
     sources = [pair.source for pair in pairs]
-    originals = predictor.task.translate(predictor.model, sources, settings, lambda done: told(done / len(sources)))
-    answers = exported.translate(sources, settings)
+    originals, answers = _in_order(original, sources, settings, progress), _in_order(exported, sources, settings)
     same = ties = cut = 0
     drift, differences = 0.0, []
-    for source, original, rivals in zip(sources, originals, answers, strict=True):
-        ours, theirs = original.hypotheses[0], rivals[0]
+    for source, answered, rivals in zip(sources, originals, answers, strict=True):
+        ours, theirs = answered.hypotheses[0], rivals[0]
         if ours.tokens == theirs.tokens and (away := _away(ours.log_probability, theirs.log_probability)) <= DRIFT:
             same, drift = same + 1, max(drift, away)
         elif settings.method == "beam" and not ours.finished:
             cut += 1
-        elif _is_tie(predictor, source, ours, theirs, settings):
+        elif _is_tie(original, source, ours, theirs, settings):
             ties += 1
         else:
             shown = [
-                f"{exported.target.decode(tokens)} ({chance:.4f})"
-                for tokens, chance in ((ours.tokens, ours.log_probability), (theirs.tokens, theirs.log_probability))
+                f"{exported.network.target.decode(one.tokens)} ({one.log_probability:.4f})" for one in (ours, theirs)
             ]
             differences.append(Difference(source, *shown))
     return Search(same, ties, cut, drift, differences)
@@ -202,21 +197,21 @@ def _away(one: float, other: float) -> float:
     return abs(one - other) / max(1.0, abs(one))
 
 
-def _is_tie(predictor: Predictor, source: str, ours: Hypothesis, theirs: Found, settings: DecodingSettings) -> bool:
+def _is_tie(original: Model, source: str, ours: Hypothesis, theirs: Found, settings: DecodingSettings) -> bool:
     """Whether the original itself finds both answers equally likely: where they part, or for a beam as a whole."""
     if ours.tokens == theirs.tokens:
         return False  # the same words with another probability
-    chances = [_chances(predictor, source, one.tokens) for one in (ours, theirs)]
+    log_probs = [forced_log_probs(original, source, one.tokens) for one in (ours, theirs)]
     if settings.method == "beam":
-        return _away(float(chances[0].sum()), float(chances[1].sum())) <= TIE
+        return _away(float(log_probs[0].sum()), float(log_probs[1].sum())) <= TIE
     parting = [a == b for a, b in zip([*ours.tokens, -1], [*theirs.tokens, -1], strict=False)].index(False)
-    return _away(float(chances[0][parting]), float(chances[1][parting])) <= TIE
+    return _away(float(log_probs[0][parting]), float(log_probs[1][parting])) <= TIE
 
 
 @torch.inference_mode()
-def _chances(predictor: Predictor, source: str, tokens: Sequence[int]) -> torch.Tensor:
-    """The original's log probability of each symbol and of EOS, led along an answer."""
-    batch = collate_pairs([predictor.task.source.encode(source)], [tokens])
-    logits = predictor.model.output(predictor.model(batch)[0])
+def forced_log_probs(original: Model, source: str, tokens: Sequence[int]) -> torch.Tensor:
+    """The original's log probability of each symbol of an answer and of EOS, teacher-forced."""
+    batch = original.task.pair(source, tokens)
+    logits = original.network.output(original.network(batch)[0])
     logits[:, [PAD_ID, BOS_ID]] = float("-inf")
-    return logits.log_softmax(-1).gather(1, batch.target_out[0][:, None])[:, 0]
+    return logits.log_softmax(-1).gather(1, batch.target.outputs[0][:, None])[:, 0]

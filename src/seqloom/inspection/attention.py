@@ -1,4 +1,4 @@
-"""Where a model looked: one row for each token that looks, one column for each that is looked at.
+"""Where a model looked: one row for each token that looks, one column for each that is looked at; the view `attention`.
 
 `draw_attention` shows the alignment of target and source, which every model with attention has. A Transformer has many
 heads besides: `draw_head` shows one of them or the mean of a layer, `draw_all_heads` all of them in small.
@@ -6,43 +6,48 @@ heads besides: `draw_head` shows one of them or the mean of a layer, `draw_all_h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from seqloom.errors import UserError
 from seqloom.inspection import draw
-from seqloom.inspection.heads import SITES, distance, entropy, head_views, profile, sites_of
+from seqloom.inspection.heads import SITES, distance, entropy, head_arrays, profile, sites_of
 from seqloom.inspection.terminal import display_width, shades, shorten, to_terminal
 from seqloom.inspection.terminal import shown as printable
-from seqloom.inspection.trace import Trace, View
+from seqloom.inspection.trace import ALIGNMENT, LabelledArray, Trace
+from seqloom.inspection.view import Picture, Progress, View, has_part
+from seqloom.settings import Settings
 
-ATTENTION = "decoder.attention"
+NO_ATTENTION = "this model has no attention to show; one trained with model.decoder: attention has, and a Transformer"
 LONGEST_TITLE, LONGEST_CAPTION = 80, 400
 REACH = 4  # places to each side that a head's line on the terminal shows
 DARKEST = 0.5  # share of attention on one of these places that is darkest there
 
 
 def draw_attention(
-    shown: View | Trace,
+    shown: LabelledArray | Trace,
     path: str | Path | None = None,
     gold: Iterable[tuple[int, int]] | None = None,
     *,
-    name: str = ATTENTION,
+    name: str = ALIGNMENT,
     title: str | None = None,
     width: int | None = None,
     colour: bool = True,
 ) -> str:
     """Draw the attention of a decoder to its source.
 
-    The weights of several heads are averaged; `View.plot` shows them apart.
+    The weights of several heads are averaged; `LabelledArray.plot` shows them apart.
 
     Args:
-        shown: A trace, or its view of the attention.
-        path: A .svg, .png or .pdf file; None returns a drawing for the terminal.
+        shown: A trace, or its array of the attention.
+        path: A .svg, .png, .pdf or .html file; None returns a drawing for the terminal.
         gold: Links (source, target) to frame, counted in the tokens that label the axes. Only pictures show them.
-        name: The view to pick from a trace.
+        name: The array to pick from a trace.
         title: The heading; by default the two sentences, if they are short.
         width: Characters in a line of the terminal.
         colour: Whether the terminal shows colours.
@@ -53,18 +58,18 @@ def draw_attention(
     Raises:
         UserError: The model has no attention, or the file cannot be written.
     """
-    view = shown if isinstance(shown, View) else _pick(shown, name)
-    values = np.asarray(view.values, dtype=float)
+    array = shown if isinstance(shown, LabelledArray) else _pick(shown, name)
+    values = np.asarray(array.values, dtype=float)
     note = ""
     if values.ndim > 2:
         num_heads = int(np.prod(values.shape[:-2]))
         values = values.reshape(num_heads, *values.shape[-2:]).mean(axis=0)
         note = f"mean of {num_heads} heads" if num_heads > 1 else ""
     if path is None:
-        text = to_terminal(values, view.rows, view.columns, colour=colour, width=width, low=0.0, high=1.0)
+        text = to_terminal(values, array.rows, array.columns, colour=colour, width=width, low=0.0, high=1.0)
         return f"{note}\n{text}" if note else text
     if title is None:
-        title = _title(view.columns, view.rows)
+        title = _title(array.columns, array.rows)
         title = f"{title} ({note})" if note else title
     marks = tuple((target, source) for source, target in gold or ())
     for target, source in marks:
@@ -73,7 +78,7 @@ def draw_attention(
                 f"the gold link ({source}, {target}) is outside the picture, which has {values.shape[1]} source and "
                 f"{values.shape[0]} target tokens; links are counted from 0 in the tokens that are shown"
             )
-    written = draw.heatmap(values, view.rows, view.columns, title, path, marks=marks, low=0.0, high=1.0)
+    written = draw.heatmap(values, array.rows, array.columns, title, path, marks=marks, low=0.0, high=1.0)
     return str(written)
 
 
@@ -95,7 +100,7 @@ def draw_head(
 
     Args:
         trace: What the model showed.
-        path: A .svg, .png or .pdf file; None returns a drawing for the terminal.
+        path: A .svg, .png, .pdf or .html file; None returns a drawing for the terminal.
         site: One of `SITES`.
         layer: Counted from 0.
         head: Counted from 0; None is the mean of all.
@@ -108,16 +113,12 @@ def draw_head(
     Raises:
         UserError: The model has no such head, or the file cannot be written.
     """
-    view = _chosen(trace, site, layer)[site][layer]
-    num_heads = len(view.values)
-    if head is not None and not 0 <= head < num_heads:
-        raise UserError(f"{site}, layer {layer} has no head {head}; it has {_counted('head', range(num_heads))}")
-    values = view.values.mean(axis=0) if head is None else view.values[head]
-    which = f"mean of {num_heads} heads" if head is None else f"head {head}"
+    array = _chosen(trace, site, layer)[site][layer]
+    values, which = _which_heads(array, site, layer, head)
     title = f"{site}, layer {layer}, {which}: {SITES[site].about}"
     if path is not None:
-        return str(draw.heatmap(values, view.rows, view.columns, title, path, low=0.0, high=1.0))
-    text = to_terminal(values, view.rows, view.columns, colour=colour, width=width, low=0.0, high=1.0)
+        return str(draw.heatmap(values, array.rows, array.columns, title, path, low=0.0, high=1.0))
+    text = to_terminal(values, array.rows, array.columns, colour=colour, width=width, low=0.0, high=1.0)
     hidden = "   · not to be seen yet" if SITES[site].causal else ""
     return f"{title}\n\n{text}{hidden}"
 
@@ -134,7 +135,7 @@ def draw_all_heads(
 
     Args:
         trace: What the model showed.
-        path: A .svg, .png or .pdf file; None returns a drawing for the terminal.
+        path: A .svg, .png, .pdf or .html file; None returns a drawing for the terminal.
         site: One of `SITES`; None is all.
         layer: Counted from 0; None is all.
         colour: Whether the terminal shows colours.
@@ -149,17 +150,17 @@ def draw_all_heads(
     sentences = {side: _sentence(trace.labels[side]) for side in ("source", "target") if side in trace.labels}
     title = " → ".join(sentences.values())
     if path is None:
-        return "\n\n".join([title, *(_lines(name, views, colour) for name, views in chosen.items()), LEGEND])
+        return "\n\n".join([title, *(_lines(name, arrays, colour) for name, arrays in chosen.items()), LEGEND])
     blocks = []
-    for name, views in chosen.items():
-        view = next(iter(views.values()))
+    for name, arrays in chosen.items():
+        array = next(iter(arrays.values()))
         blocks.append(
             draw.Block(
                 f"{name}: {SITES[name].about}",
-                [view.values for view in views.values()],
-                [f"layer {number}" for number in views],
-                view.rows,
-                view.columns,
+                [array.values for array in arrays.values()],
+                [f"layer {number}" for number in arrays],
+                array.rows,
+                array.columns,
             )
         )
     caption = "Each row is a symbol that looks, each column one that is looked at; the weights of a row add up to 1."
@@ -179,13 +180,13 @@ LEGEND = (
 )
 
 
-def _lines(site: str, views: Mapping[int, View], colour: bool) -> str:
+def _lines(site: str, arrays: Mapping[int, LabelledArray], colour: bool) -> str:
     """One site's heads, a line each: figures, where they look from their own place, the symbol they look at most."""
     places = [f"{place:+d}".replace("-", "−") if place else "0" for place in range(-REACH, REACH + 1)]
     heading = "layer head  entropy  distance   " + " ".join(f"{place:>2}" for place in places) + "   most at"
     lines = [f"{site}: {SITES[site].about}", heading]
-    for layer, view in views.items():
-        weights = np.nan_to_num(view.values.astype(float))
+    for layer, array in arrays.items():
+        weights = np.nan_to_num(array.values.astype(float))
         near = profile(weights, REACH)
         if SITES[site].causal:
             near[:, REACH + 1 :] = np.nan
@@ -194,22 +195,32 @@ def _lines(site: str, views: Mapping[int, View], colour: bool) -> str:
             most = int(received[head].argmax())
             figures = f"{entropy(own).mean():>7.2f}  {distance(own).mean():>8.2f}"
             strip = shades(near[head], colour=colour, high=DARKEST)
-            label = shorten(printable(view.columns[most]), 16)
+            label = shorten(printable(array.columns[most]), 16)
             lines.append(f"{layer:>5} {head:>4}  {figures}   {strip}   {label} {received[head, most]:.0%}")
     return "\n".join(lines)
 
 
-def _chosen(trace: Trace, site: str | None, layer: int | None) -> dict[str, dict[int, View]]:
-    """Site -> layer -> view of its heads, for what was asked for."""
+def _which_heads(array: LabelledArray, site: str, layer: int, head: int | None) -> tuple[np.ndarray, str]:
+    """The weights of one head or the mean of all, and which that is."""
+    num_heads = len(array.values)
+    if head is None:
+        return array.values.mean(axis=0), f"mean of {num_heads} heads"
+    if not 0 <= head < num_heads:
+        raise UserError(f"{site}, layer {layer} has no head {head}; it has {_counted('head', range(num_heads))}")
+    return array.values[head], f"head {head}"
+
+
+def _chosen(trace: Trace, site: str | None, layer: int | None) -> dict[str, dict[int, LabelledArray]]:
+    """Site -> layer -> array of its heads, for what was asked for."""
     sites = sites_of(trace)
     if site is not None and site not in sites:
         raise UserError(f"this model has no heads at {site}; it has some at: {', '.join(sites)}")
-    found = {name: head_views(trace, name) for name in ([site] if site else sites)}
+    found = {name: head_arrays(trace, name) for name in ([site] if site else sites)}
     if layer is None:
         return found
-    kept = {name: {layer: views[layer]} for name, views in found.items() if layer in views}
+    kept = {name: {layer: arrays[layer]} for name, arrays in found.items() if layer in arrays}
     if not kept:
-        listed = "; ".join(f"{name} has {_counted('layer', views)}" for name, views in found.items())
+        listed = "; ".join(f"{name} has {_counted('layer', arrays)}" for name, arrays in found.items())
         raise UserError(f"there is no layer {layer}: {listed}")
     return kept
 
@@ -223,9 +234,9 @@ def _counted(what: str, numbers: Iterable[int]) -> str:
 # Shared
 
 
-def _pick(trace: Trace, name: str) -> View:
+def _pick(trace: Trace, name: str) -> LabelledArray:
     if name not in trace:
-        raise UserError("this model has no attention to show; one trained with model.decoder: attention has")
+        raise UserError(NO_ATTENTION)
     return trace[name]
 
 
@@ -240,3 +251,58 @@ def _sentence(tokens: Sequence[str]) -> str:
     if any("▁" in word for word in words):
         return "".join(words).replace("▁", " ").strip()
     return " ".join(words)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class AttentionView(View):
+    name = "attention"
+    about = "which source words each target word was made from; every head of a Transformer"
+    inputs, least, most = "one text in quotes", 1, 1
+    example = '"the green witch arrived"'
+
+    class Options(Settings):
+        target: str | None = Field(None, description="teacher-force the model on this answer instead of its own")
+        all_heads: bool = Field(False, description="every head of a Transformer by itself")
+        site: Literal["encoder", "decoder", "cross", "all"] | None = Field(
+            None,
+            description="heads of the encoder, of the decoder among its own words, or across from decoder to encoder",
+        )
+        layer: int | None = Field(None, ge=0, description="the mean of a layer's heads, from 0; each with --all-heads")
+        head: int | None = Field(None, ge=0, description="one head of that layer, from 0")
+
+        @model_validator(mode="after")
+        def _one_head_of_one_layer(self) -> AttentionView.Options:
+            if self.head is not None and (self.all_heads or self.site == "all" or self.layer is None):
+                raise ValueError("head picks one head of one layer; say which, such as site cross, layer 0, head 0")
+            return self
+
+    def missing(self, model: Any) -> str | None:
+        if not model.can("trace"):
+            return f"this is for models that read a text, not for {model.task.kind}"
+        attends = getattr(model.network, "attends", False) or has_part(model, "num_heads")
+        return None if attends else NO_ATTENTION
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        trace = model.trace(inputs[0], options.target)
+        site, layer = None if options.site == "all" else options.site, options.layer
+        apart = options.all_heads or options.site == "all" or (site is not None and layer is None)
+        if apart or (layer is None and ALIGNMENT not in trace):
+            drawn: Callable[..., str] = partial(draw_all_heads, trace, site=site, layer=layer)
+            shown = [array for layers in _chosen(trace, site, layer).values() for array in layers.values()]
+            text = lambda width, colour: drawn(colour=colour)  # noqa: E731
+        else:
+            if layer is None:
+                shown = [_pick(trace, ALIGNMENT)]
+                drawn = partial(draw_attention, shown[0])
+            else:
+                sites = sites_of(trace)
+                site = site or (sites[0] if len(sites) == 1 else "cross")
+                shown = [_chosen(trace, site, layer)[site][layer]]
+                _which_heads(shown[0], site, layer, options.head)
+                drawn = partial(draw_head, trace, site=site, layer=layer, head=options.head)
+            text = lambda width, colour: drawn(width=width, colour=colour)  # noqa: E731
+        values = {"labels": trace.labels, "arrays": {array.name: array.to_dict() for array in shown}}
+        return Picture(f"attention of {model.name}", text=text, draw=drawn, values=values)

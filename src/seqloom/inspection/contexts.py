@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from seqloom.errors import UserError
 from seqloom.inspection.page import LINES, checked_path
 from seqloom.inspection.projection import principal_components
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL, bar, painted, shorten, shown
+from seqloom.inspection.trace import plain
+from seqloom.inspection.view import Picture, Progress, View, has_part
+from seqloom.settings import Settings
 
 MOST_TEXTS = 30
 BAR = 20  # characters of a bar that stands for 1
@@ -37,7 +43,7 @@ def draw_contexts(
         word: the word.
         texts: that it stands in.
         layers: (texts, size) vectors of each layer; the first knows nothing but the word.
-        save: A .svg, .png or .pdf file, which gets the picture of one layer; None returns all for the terminal.
+        save: A .svg, .png, .pdf or .html file, which gets the picture of one layer; None returns all for the terminal.
         layer: whose vectors are drawn as points, from 0; the last if None.
         colour: Whether the terminal shows colours.
         width: Characters in a line of the terminal.
@@ -49,11 +55,7 @@ def draw_contexts(
     Raises:
         UserError: There are too few or too many texts, or no such layer; or the file cannot be written.
     """
-    if not 2 <= len(texts) <= MOST_TEXTS:
-        raise UserError(f"look contexts compares a word in 2 to {MOST_TEXTS} texts; got {len(texts)}")
-    chosen = len(layers) - 1 if layer is None else layer
-    if not 0 <= chosen < len(layers):
-        raise UserError(f"--layer counts from 0, without context, to {len(layers) - 1}; got {layer}")
+    chosen = _chosen(texts, layers, layer)
     target = None if save is None else checked_path(save)
     similar = [cosines(vectors) for vectors in layers]
     cloud, shares = _cloud(texts, layers[chosen], similar[chosen])
@@ -67,6 +69,16 @@ def draw_contexts(
     blocks += [_table(index, len(layers), matrix, colour) for index, matrix in enumerate(similar)]
     blocks += [CAPTION, f"{heading}\n\n{scatter_text(cloud, colour=colour, width=width, height=PICTURE)}"]
     return "\n\n".join(blocks)
+
+
+def _chosen(texts: Sequence[str], layers: Sequence[np.ndarray], layer: int | None) -> int:
+    """Which layer is drawn as points."""
+    if not 2 <= len(texts) <= MOST_TEXTS:
+        raise UserError(f"a word is compared in 2 to {MOST_TEXTS} texts; got {len(texts)}")
+    chosen = len(layers) - 1 if layer is None else layer
+    if not 0 <= chosen < len(layers):
+        raise UserError(f"layer counts from 0, without context, to {len(layers) - 1}; got {layer}")
+    return chosen
 
 
 def cosines(vectors: np.ndarray) -> np.ndarray:
@@ -111,8 +123,8 @@ def _table(index: int, count: int, similar: np.ndarray, colour: bool) -> str:
         best = float(values[near[row]])
         drawn = bar(best, BAR)
         drawn = painted(drawn, SEQUENTIAL[3]) if colour else drawn
-        said = "all are the same" if same else f"nearest to {near[row] + 1}"
-        lines.append(f"{row + 1:>2}  {numbers}   {said}  {'' if same else drawn}".rstrip())
+        which = "all are the same" if same else f"nearest to {near[row] + 1}"
+        lines.append(f"{row + 1:>2}  {numbers}   {which}  {'' if same else drawn}".rstrip())
     return "\n".join(lines)
 
 
@@ -128,5 +140,42 @@ def _cloud(texts: Sequence[str], vectors: np.ndarray, similar: np.ndarray) -> tu
 
 def _nearest_words(similar: np.ndarray) -> str:
     near = nearest(similar)
-    said = ", ".join(f"{i + 1} to {near[i] + 1} ({similar[i, near[i]]:.3f})" for i in range(len(near)))
-    return f"Nearest: {said}.".replace("-0.", "−0.")
+    pairs = ", ".join(f"{i + 1} to {near[i] + 1} ({similar[i, near[i]]:.3f})" for i in range(len(near)))
+    return f"Nearest: {pairs}.".replace("-0.", "−0.")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class ContextsView(View):
+    name = "contexts"
+    about = "one word in several texts: how alike a language model's vectors of it are, layer by layer"
+    inputs, least, most = "a word, and at least two texts that it stands in", 3, 1 + MOST_TEXTS
+    example = 'stick "he broke the stick" "they stick to the plan"'
+
+    class Options(Settings):
+        layer: int | None = Field(
+            None, ge=0, description="whose vectors are drawn as points, 0 for those without context (default: the last)"
+        )
+
+    def missing(self, model: Any) -> str | None:
+        if not hasattr(model.task, "contexts"):
+            return f"words in their context are compared by language models, not by {model.task.kind}"
+        if has_part(model, "cells") or has_part(model, "num_heads"):
+            return None
+        return "this model has no vectors of words in their context; a recurrent one or a Transformer has"
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        word, *texts = inputs
+        notes: list[str] = []
+        layers = model.task.contexts(model.network, word, texts, notes.append)
+        chosen = _chosen(texts, layers, options.layer)
+        drawn = partial(draw_contexts, word, texts, layers, layer=chosen, title=model.name)
+        return Picture(
+            f"“{word}” in {len(texts)} texts of {model.name}",
+            text=lambda width, colour: drawn(width=width, colour=colour),
+            draw=drawn,
+            values={"word": word, "texts": texts, "cosines": [plain(cosines(vectors)) for vectors in layers]},
+            notes=notes,
+        )

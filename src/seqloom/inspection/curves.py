@@ -68,7 +68,7 @@ def draw_curves(
 
     Args:
         curves: One a model; those with neither points nor a final figure are left out.
-        path: A .svg, .png or .pdf file; None returns lines of text.
+        path: A .svg, .png, .pdf or .html file; None returns lines of text.
         measured: What the figures are, such as "perplexity".
         title: A heading for the picture.
         caption: What else is to be known, below the picture.

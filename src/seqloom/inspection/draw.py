@@ -36,7 +36,7 @@ from seqloom.inspection.page import (
     save_page,
     text_size,
 )
-from seqloom.inspection.terminal import DIVERGING, SEQUENTIAL, format_number, limits, shown
+from seqloom.inspection.terminal import DIVERGING, SEQUENTIAL, format_number, limits, shade_of, shown
 
 MARK = "#d55e00"
 
@@ -111,7 +111,7 @@ def heatmap(
         rows: A label for each row.
         columns: A label for each column; slanted only where they would not fit side by side.
         title: A heading, or "".
-        path: A .svg, .png or .pdf file in a folder that exists.
+        path: A .svg, .png, .pdf or .html file in a folder that exists.
         marks: Cells (row, column) to frame.
         marks_label: What a frame means.
         low: The value of the lightest colour; see `terminal.value_range` for what is chosen otherwise.
@@ -275,11 +275,10 @@ def _cells(axes: Any, values: np.ndarray, low: float, high: float, *, grid: bool
 
 
 def _write_numbers(axes: Any, values: np.ndarray, low: float, high: float) -> None:
-    colours = _colour_map(low, high)
+    colours = DIVERGING if low < 0 < high else SEQUENTIAL
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
-            red, green, blue, _ = colours((value - low) / (high - low))
-            dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.55  # about as bright as the eye finds them
+            _, dark = shade_of(colours, (value - low) / (high - low))
             text = f"{round(value, 2) + 0.0:.2f}" if abs(value) < 9.995 else f"{value:.1f}"  # never −0.00
             style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": TINY}
             axes.text(column + 0.5, row + 0.5, text.replace("-", "−"), color="#ffffff" if dark else INK, **style)

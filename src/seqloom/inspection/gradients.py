@@ -1,4 +1,4 @@
-"""How far back a loss reaches: norms of its gradient with respect to what a network was some steps earlier.
+"""How far back a loss reaches: norms of its gradient with respect to earlier states; the view `gradients`.
 
 Where every step back multiplies the gradient by less than one it vanishes, and nothing is learned from what was long
 ago; where by more than one it explodes (Bengio et al. 1994; Pascanu et al. 2013). The matrix from state to state says
@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from seqloom.errors import UserError
 from seqloom.inspection.draw import spread
@@ -36,6 +38,9 @@ from seqloom.inspection.page import (
     text_size,
 )
 from seqloom.inspection.terminal import bar, display_width, shown
+from seqloom.inspection.trace import plain
+from seqloom.inspection.view import Picture, Progress, View, compared, part_of
+from seqloom.settings import Settings
 
 EMBEDDING = "embedding"
 STEPS_SHOWN = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
@@ -167,7 +172,7 @@ def draw_gradients(
 
     Args:
         found: One model, whose states are shown, or several to compare.
-        path: A .svg, .png or .pdf file; None returns tables for the terminal.
+        path: A .svg, .png, .pdf or .html file; None returns tables for the terminal.
         layer: Counted from 0; of several models the last layer is shown unless this says otherwise.
         title: A heading for the picture.
         beside: A heading and the same models in another condition, such as before training, for a second panel.
@@ -175,8 +180,7 @@ def draw_gradients(
     Returns:
         The tables, or the path of the file that was written.
     """
-    parts = [("", found)] if beside is None else [beside, ("after training", found)]
-    charts = [Chart(heading, *series_of(models, layer), _sample(models)) for heading, models in parts]
+    charts = _charts(found, layer, beside)
     if path is None:
         return "\n\n".join([*map(_norms_table, charts), *_matrix_tables(found)])
     return str(_picture(charts, found, checked_path(path), title or _title(found)))
@@ -189,6 +193,13 @@ class Chart(NamedTuple):
     series: dict[str, np.ndarray]
     kind: str
     sample: str
+
+
+def _charts(
+    found: Sequence[Gradients], layer: int | None, beside: tuple[str, Sequence[Gradients]] | None
+) -> list[Chart]:
+    parts = [("", found)] if beside is None else [beside, ("after training", found)]
+    return [Chart(heading, *series_of(models, layer), _sample(models)) for heading, models in parts]
 
 
 def _sample(models: Sequence[Gradients]) -> str:
@@ -387,3 +398,80 @@ def _curves(
                 "relpos": (0.0, 0.5),  # from the left end of the name, not across it
             },
         )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class GradientsView(View):
+    name = "gradients"
+    about = "how far back the loss of a language model reaches, for one or several models"
+    inputs, least, most = "one text in quotes, every symbol of which is asked for (default: symbols of the data)", 0, 1
+    example = '"the green witch arrived"'
+
+    class Options(Settings):
+        compare: tuple[str, ...] = Field((), description="a further model to draw into the same plot")
+        data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's validation data)")
+        test: str | None = Field(None, description="name of a test corpus of the recipe")
+        steps: int = Field(50, ge=1, le=10_000, description="how far back to look")
+        count: int = Field(256, ge=1, description="at how many places of the data")
+        layer: int | None = Field(
+            None, ge=0, description="which layer, from 0 (default: all; of several models the last)"
+        )
+        untrained: bool = Field(False, description="also of the same networks as they began, before training")
+
+    def missing(self, model: Any) -> str | None:
+        measures = hasattr(model.task, "gradients") and hasattr(model.network, "modules")
+        return None if measures else f"this is for networks that read from left to right, not for {model.task.kind}"
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        if inputs and (options.data or options.test):
+            raise UserError("gradients are measured on one text in quotes, or on data, not on both")
+        models, found, fresh = compared(model, options.compare, self), list[Gradients](), list[Gradients]()
+        for number, one in enumerate(models):
+            corpus = None if inputs else _one_corpus(one, options)
+            networks = [(found, one.network), *([(fresh, one.fresh())] if options.untrained else [])]
+            for place, (kept, network) in enumerate(networks, number * len(networks)):
+                kept.append(
+                    one.task.gradients(
+                        network,
+                        inputs[0] if inputs else None,
+                        corpus,
+                        steps=options.steps,
+                        count=options.count,
+                        name=one.name,
+                        progress=part_of(progress, place, len(models) * len(networks), one.name),
+                    )
+                )
+        beside = ("before training", fresh) if options.untrained else None
+        drawn = partial(draw_gradients, found, layer=options.layer, beside=beside)
+        charts = _charts(found, options.layer, beside)
+        return Picture(
+            _title(found),
+            text=lambda width, colour: drawn(),
+            draw=drawn,
+            values={
+                "charts": [
+                    {
+                        "heading": chart.heading,
+                        "kind": chart.kind,
+                        "sample": chart.sample,
+                        "norms": {name: plain(norms) for name, norms in chart.series.items()},
+                    }
+                    for chart in charts
+                ],
+                "matrices": {
+                    one.name: {m.name: {"singular": plain(m.singular), "radius": m.radius} for m in one.matrices}
+                    for one in found
+                },
+            },
+        )
+
+
+def _one_corpus(model: Any, options: Any) -> Any:
+    corpora = model.corpora(options.data, options.test, default="valid")
+    if len(corpora) != 1:
+        raise UserError(f"gradients are measured on one text at a time; got {', '.join(corpora)}")
+    (corpus,) = corpora.values()
+    return corpus

@@ -1,6 +1,6 @@
 """What each attention head looks at, and what the answers would be without it: formulas, measures, the view `heads`.
 
-A Transformer adds one view of (head, looking, looked at) for each layer of each site in `SITES`. All weights here are
+A Transformer adds one array of (head, looking, looked at) for each layer of each site in `SITES`. All weights here are
 (…, queries, keys): a query is a position that looks, a key one that is looked at, and each query's weights add up to 1.
 """
 
@@ -9,15 +9,20 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
+from seqloom.corpus.readers import read_pairs
 from seqloom.errors import UserError
 from seqloom.inspection import draw
-from seqloom.inspection.trace import Trace, View
+from seqloom.inspection.trace import LabelledArray, Trace, plain
+from seqloom.inspection.view import Picture, Progress, View, part_of
+from seqloom.settings import Settings
 
 NO_HEADS = "this model has no attention heads to show; a Transformer has (model.kind: transformer_translator)"
 
@@ -26,11 +31,11 @@ NO_HEADS = "this model has no attention heads to show; a Transformer has (model.
 class Site:
     """A place where heads sit.
 
-    `view` is the name of a layer's view in a trace, `about` says who looks at what, `edge` is the place of the boundary
-    symbol among the keys, `neighbours` are the keys near the query that it can see, as steps from it.
+    `array` names a layer's array in a trace, `about` says who looks at what, `edge` is the place of the boundary symbol
+    among the keys, `neighbours` are the keys near the query that it can see, as steps from it.
     """
 
-    view: str
+    array: str
     about: str
     edge: int
     neighbours: dict[str, int]
@@ -110,21 +115,21 @@ def divergence(log_p: Any, log_q: Any) -> np.ndarray:
 # Heads of a trace
 
 
-def head_views(trace: Trace, site: str) -> dict[int, View]:
-    """Layer -> its view (head, queries, keys); no layer if the model has no heads there.
+def head_arrays(trace: Trace, site: str) -> dict[int, LabelledArray]:
+    """Layer -> its array (head, queries, keys); no layer if the model has no heads there.
 
     Weights on keys that a causal query cannot see are nan: they are not small, there is no such thing.
     """
-    pattern = re.compile(re.escape(SITES[site].view).replace(r"\{\}", r"(\d+)"))
+    pattern = re.compile(re.escape(SITES[site].array).replace(r"\{\}", r"(\d+)"))
     found = {}
     for name in trace.names():
         matched = pattern.fullmatch(name)
         if matched and trace[name].values.ndim == 3:
-            view = trace[name]
+            array = trace[name]
             if SITES[site].causal:
-                seen = np.tri(*view.values.shape[-2:]) > 0
-                view = View(view.name, np.where(seen, view.values, np.nan), view.axes, view.labels)
-            found[int(matched[1])] = view
+                seen = np.tri(*array.values.shape[-2:]) > 0
+                array = replace(array, values=np.where(seen, array.values, np.nan))
+            found[int(matched[1])] = array
     return dict(sorted(found.items()))
 
 
@@ -134,7 +139,7 @@ def sites_of(trace: Trace) -> list[str]:
     Raises:
         UserError: It has none.
     """
-    found = [site for site in SITES if head_views(trace, site)]
+    found = [site for site in SITES if head_arrays(trace, site)]
     if not found:
         raise UserError(NO_HEADS)
     return found
@@ -193,8 +198,8 @@ class HeadTally:
         """Add one sentence's weights of every head."""
         for site in sites_of(trace):
             about = SITES[site]
-            for layer, view in head_views(trace, site).items():
-                weights = np.nan_to_num(view.values.astype(float))
+            for layer, array in head_arrays(trace, site).items():
+                weights = np.nan_to_num(array.values.astype(float))
                 seen = self._looks[site, layer]
                 seen["entropy"].append(entropy(weights))
                 seen["distance"].append(distance(weights))
@@ -212,8 +217,8 @@ class HeadTally:
             gold: What should be said, (symbols,).
         """
         places = np.asarray(gold)[:, None]
-        told, left = (np.take_along_axis(np.asarray(logs), places, 1)[:, 0] for logs in (log_p, log_q))
-        change = (told.astype(float) - left) / np.log(2)
+        whole, without = (np.take_along_axis(np.asarray(logs), places, 1)[:, 0] for logs in (log_p, log_q))
+        change = (whole.astype(float) - without) / np.log(2)
         self._silences[HeadName(*head)].append(np.stack([divergence(log_p, log_q), change]))
 
     def measures(self) -> list[HeadMeasures]:
@@ -242,7 +247,7 @@ def _means(values: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The view
+# Drawing
 
 
 def draw_heads(
@@ -257,7 +262,7 @@ def draw_heads(
 
     Args:
         measures: One for each head, as `HeadTally.measures` orders them.
-        path: A .svg, .png or .pdf file; None returns a table.
+        path: A .svg, .png, .pdf or .html file; None returns a table.
         sample: What was measured, such as "100 sentences of valid"; for the caption.
         title: A heading for the picture.
         colour: Whether the table may stress a line by terminal codes.
@@ -351,3 +356,47 @@ loss: how much more the references then cost, bits a target symbol."""
 
 def _percent(share: float) -> str:
     return "–" if np.isnan(share) else f"{share:.0%}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class HeadsView(View):
+    name = "heads"
+    about = "what each head of a Transformer looks at, and how much the model needs it"
+
+    class Options(Settings):
+        data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's validation data)")
+        test: str | None = Field(None, description="name of a test corpus of the recipe, or all of them together")
+        sentences: int = Field(100, ge=1, description="how many sentences to measure, spread over the data")
+
+    def missing(self, model: Any) -> str | None:
+        if not hasattr(model.task, "head_measures"):
+            return f"this is for models that answer with a text, not for {model.task.kind}"
+        heads = getattr(model.network, "heads", None)
+        return None if heads is not None and heads() else NO_HEADS
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        corpora = model.corpora(options.data, options.test, default="valid")
+        pairs = [pair for corpus in corpora.values() for pair in read_pairs(corpus)]
+        num = min(options.sentences, len(pairs))
+        if not num:
+            raise UserError("there is no sentence to measure heads on; the corpus is empty")
+        chosen = [pairs[i * len(pairs) // num] for i in range(num)]
+        sample = f"{num} sentence{'s' if num > 1 else ''} of {' and '.join(corpora)}"
+        measures = model.task.head_measures(model.network, chosen, part_of(progress, 0, 1, sample))
+        title = f"attention heads of {model.name}"
+        drawn = partial(draw_heads, measures, sample=sample, title=title)
+        return Picture(
+            title,
+            text=lambda width, colour: drawn(colour=colour),
+            draw=drawn,
+            values={"sample": sample, "heads": [_values(m) for m in measures]},
+        )
+
+
+def _values(measures: HeadMeasures) -> dict[str, Any]:
+    """One head as JSON-able values."""
+    values = asdict(measures)
+    return {**values.pop("name")._asdict(), **{key: plain(np.asarray(value)) for key, value in values.items()}}

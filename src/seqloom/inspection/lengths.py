@@ -1,18 +1,24 @@
-"""How quality depends on the length of the sentence, for several models in one picture."""
+"""How quality depends on the length of the sentence, for several models in one picture: the view `lengths`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from pydantic import Field
+
+from seqloom.corpus.readers import read_pairs
 from seqloom.errors import UserError
 from seqloom.inspection import draw
 from seqloom.inspection.terminal import display_width
+from seqloom.inspection.view import Picture, Progress, View, compared, part_of
+from seqloom.settings import Settings
 
 
 class LengthBucket(Protocol):
-    """What a length bucket must tell; `seqloom.evaluation.report.Bucket` does."""
+    """What a length bucket must have; `seqloom.evaluation.report.Bucket` does."""
 
     @property
     def label(self) -> str: ...
@@ -33,7 +39,7 @@ def draw_lengths(
 
     Args:
         series: Model name -> its buckets. A model may lack a bucket that others have.
-        path: A .svg, .png or .pdf file; None returns a table.
+        path: A .svg, .png, .pdf or .html file; None returns a table.
         title: A heading for the picture.
 
     Returns:
@@ -84,3 +90,36 @@ def _table(
         return "  ".join([row[0] + pads[0], *(pad + cell for pad, cell in zip(pads[1:], row[1:], strict=True))])
 
     return "\n".join([line(table[0]), "-" * len(line(table[0])), *(line(row) for row in table[1:])])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class LengthsView(View):
+    name = "lengths"
+    about = "quality against sentence length, for one or several models"
+
+    class Options(Settings):
+        compare: tuple[str, ...] = Field((), description="a further model to draw into the same plot")
+        data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's first test data)")
+        test: str | None = Field(None, description="name of a test corpus of the recipe, or all of them together")
+
+    def missing(self, model: Any) -> str | None:
+        if not any(metric.name == "bleu" for metric in model.task.metrics):
+            return f"the answers of {model.task.kind} are not texts with a BLEU"
+        return None
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        models = compared(model, options.compare, self)
+        corpora = model.corpora(options.data, options.test)
+        pairs, name = [pair for corpus in corpora.values() for pair in read_pairs(corpus)], "+".join(corpora)
+        series = {
+            one.name: one.evaluate(pairs, name, part_of(progress, number, len(models), one.name)).buckets
+            for number, one in enumerate(models)
+        }
+        fields = ("label", "lower", "upper", "count", "bleu")
+        values = {one: [{field: getattr(b, field) for field in fields} for b in found] for one, found in series.items()}
+        title = f"quality by length of sentence: {', '.join(series)}"
+        drawn = partial(draw_lengths, series, title=title)
+        return Picture(title, text=lambda width, colour: drawn(), draw=drawn, values={"models": values})

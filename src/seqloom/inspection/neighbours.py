@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from seqloom.errors import UserError
 from seqloom.inspection.page import (
@@ -25,8 +28,10 @@ from seqloom.inspection.page import (
     save_page,
     text_size,
 )
-from seqloom.inspection.projection import known_form
+from seqloom.inspection.projection import known_form, no_vectors
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
+from seqloom.inspection.view import Picture, Progress, View
+from seqloom.settings import Settings
 from seqloom.vectors.table import WordVectors
 
 MOST_WORDS, MOST_NEIGHBOURS = 50, 200
@@ -51,7 +56,7 @@ def draw_neighbours(
     Args:
         vectors: The table of word vectors.
         words: Whose neighbours.
-        save: A .svg, .png or .pdf file; None returns a drawing for the terminal.
+        save: A .svg, .png, .pdf or .html file; None returns a drawing for the terminal.
         count: How many neighbours of each.
         colour: Whether the terminal shows colours.
         title: A heading for the picture.
@@ -62,6 +67,12 @@ def draw_neighbours(
     Raises:
         UserError: A word has no vector, there are too many, or the file cannot be written.
     """
+    target = None if save is None else checked_path(save)
+    return _drawn(find_neighbours(vectors, words, count), target, colour=colour, title=title)
+
+
+def find_neighbours(vectors: WordVectors, words: Sequence[str], count: int) -> Neighbours:
+    """Each word as the table has it, and its neighbours with their cosines."""
     if not words:
         raise UserError("name at least one word whose neighbours to show")
     if len(words) > MOST_WORDS or not 1 <= count <= MOST_NEIGHBOURS:
@@ -69,9 +80,11 @@ def draw_neighbours(
             f"at most {MOST_WORDS} words and 1 to {MOST_NEIGHBOURS} neighbours can be shown; "
             f"got {len(words)} words and {count} neighbours"
         )
-    target = None if save is None else checked_path(save)
     asked = dict.fromkeys(known_form(vectors, word) for word in words)
-    found = {word: vectors.neighbours(word, count) for word in asked}
+    return {word: vectors.neighbours(word, count) for word in asked}
+
+
+def _drawn(found: Neighbours, target: Path | None = None, *, colour: bool = True, title: str = "") -> str:
     if target is None:
         return "\n\n".join(_table(word, near, colour) for word, near in found.items())
     with look():
@@ -128,3 +141,30 @@ def _paint(canvas: Any, word: str, near: Sequence[tuple[str, float]], x: float, 
             canvas.add_patch(Rectangle((x + left, middle - 0.36 * LINE), size, 0.72 * LINE, color=shade, linewidth=0))
         number = f"{similarity:.2f}".replace("-", "−")
         canvas.text(x + left + BAR_WIDTH + 0.05, middle, number, fontsize=SMALL, color=FAINT, va="center_baseline")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class NeighboursView(View):
+    name = "neighbours"
+    about = "the words nearest to some words, of word vectors"
+    inputs, least, most = "words", 1, MOST_WORDS
+    example = "king paris"
+
+    class Options(Settings):
+        count: int = Field(10, ge=1, le=MOST_NEIGHBOURS, description="how many of each word")
+
+    def missing(self, model: Any) -> str | None:
+        return no_vectors(model)
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        found = find_neighbours(model.network, inputs, options.count)
+        drawn = partial(_drawn, found, title=model.name)
+        return Picture(
+            f"neighbours of {', '.join(found)}",
+            text=lambda width, colour: drawn(colour=colour),
+            draw=drawn,
+            values={"neighbours": {word: [[name, float(near)] for name, near in some] for word, some in found.items()}},
+        )

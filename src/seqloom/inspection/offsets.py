@@ -7,15 +7,23 @@ parallel they are is measured in all dimensions: the cosine of each step to the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
+from seqloom.corpus.lines import expand_path
 from seqloom.errors import UserError
+from seqloom.evaluation.word_files import asks_analogies, read_questions
 from seqloom.inspection.page import INK, LINES, checked_path
-from seqloom.inspection.projection import by_frequency, principal_components, table_form, unit_rows
+from seqloom.inspection.projection import by_frequency, no_vectors, principal_components, unit_rows
 from seqloom.inspection.scatter import Cloud, scatter
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
+from seqloom.inspection.trace import plain
+from seqloom.inspection.view import Picture, Progress, View
+from seqloom.settings import Settings
 from seqloom.vectors.table import WordVectors
 
 MOST_PAIRS = 25
@@ -56,7 +64,7 @@ def draw_offsets(
     Args:
         vectors: The table of word vectors.
         pairs: (first, second); written as the table has them, or lower-cased.
-        save: A .svg, .png or .pdf file; None returns a table for the terminal.
+        save: A .svg, .png, .pdf or .html file; None returns a table for the terminal.
         title: What the pairs are, such as `capital-common-countries`.
         most: Draw so many pairs at the most, those whose rarer word is most frequent.
         colour: Whether the terminal shows colours.
@@ -68,6 +76,28 @@ def draw_offsets(
         UserError: Fewer than two pairs have vectors, or the file cannot be written.
     """
     target = None if save is None else checked_path(save)
+    return _drawn(find_offsets(vectors, pairs, title=title, most=most), target, colour=colour)
+
+
+class Offsets(NamedTuple):
+    """Pairs, the vectors of their two words (pairs, size), and what is written above them."""
+
+    pairs: list[tuple[str, str]]
+    first: np.ndarray
+    second: np.ndarray
+    heading: str
+    left_out: str
+
+    @property
+    def cosines(self) -> np.ndarray:
+        """Of each step to the mean of the others."""
+        return parallelism(self.second - self.first)
+
+
+def find_offsets(
+    vectors: WordVectors, pairs: Sequence[tuple[str, str]], *, title: str = "", most: int = MOST_PAIRS
+) -> Offsets:
+    """The most frequent of the pairs that have vectors; the arguments are those of `draw_offsets`."""
     known, unknown = _known(vectors, pairs)
     if len(known) < 2:
         raise UserError(
@@ -80,19 +110,22 @@ def draw_offsets(
     rank = {word: int(ranks[vectors.index[word]]) for pair in known for word in pair if word in vectors}
     known = sorted(known, key=lambda pair: max(rank.get(word, len(vectors)) for word in pair))[:most]
     first, second = (unit_rows(vectors, side) for side in zip(*known, strict=True))
-    cosines = parallelism(second - first)
     heading = f"{title}, {len(known)} pairs" if title else f"{len(known)} pairs"
     left_out = f"{len(unknown)} without vectors" if unknown else ""
     hidden = len(pairs) - len(unknown) - len(known)
     left_out += f"{' and ' if left_out else ''}{hidden} rarer" if hidden > 0 else ""
+    return Offsets(known, first, second, heading, left_out)
+
+
+def _drawn(found: Offsets, target: Path | None = None, *, colour: bool = True) -> str:
+    pairs, cosines, num = found.pairs, found.cosines, len(found.pairs)
     if target is None:
-        text = f"{heading}{f' ({left_out} left out)' if left_out else ''}"
-        return f"{text}\n\n{_table(known, cosines, colour)}"
-    points, shares = principal_components(np.concatenate([first, second]), 2)
-    num = len(known)
+        left_out = f" ({found.left_out} left out)" if found.left_out else ""
+        return f"{found.heading}{left_out}\n\n{_table(pairs, cosines, colour)}"
+    points, shares = principal_components(np.concatenate([found.first, found.second]), 2)
     cloud = Cloud(
         points=points,
-        names=[name for side in zip(*known, strict=True) for name in side],
+        names=[name for side in zip(*pairs, strict=True) for name in side],
         groups=np.repeat([0, 1], num),
         key=[(LINES[0], "first word of a pair"), (LINES[1], "second word"), (INK, "mean step (thick arrow)")],
         order=range(2 * num),
@@ -103,11 +136,11 @@ def draw_offsets(
     )
     caption = (
         f"PCA of these words' vectors, each of length 1. Cosine of each step to the mean of the others, in all "
-        f"{first.shape[1]} dimensions: {np.mean(cosines):.2f} on average, from {min(cosines):.2f} to "
+        f"{found.first.shape[1]} dimensions: {np.mean(cosines):.2f} on average, from {min(cosines):.2f} to "
         f"{max(cosines):.2f} (1: parallel, 0: no relation)."
     )
-    caption = caption.replace("-0.", "−0.") + (f" Left out: {left_out}." if left_out else "")
-    return str(scatter(cloud, target, f"{heading}: PCA, {shares.sum():.1%} of the variance", caption))
+    caption = caption.replace("-0.", "−0.") + (f" Left out: {found.left_out}." if found.left_out else "")
+    return str(scatter(cloud, target, f"{found.heading}: PCA, {shares.sum():.1%} of the variance", caption))
 
 
 def _known(
@@ -116,7 +149,7 @@ def _known(
     """The pairs that have vectors, as the table writes them, and those that have none."""
     known, unknown = list[tuple[str, str]](), list[tuple[str, str]]()
     for pair in dict.fromkeys(pairs):
-        first, second = (table_form(vectors, word) for word in pair)
+        first, second = (vectors.spelled(word) for word in pair)
         usable = first != second and vectors.knows(first) and vectors.knows(second)
         (known if usable else unknown).append((first, second))
     return list(dict.fromkeys(known)), unknown
@@ -150,3 +183,46 @@ def _table(names: Sequence[tuple[str, str]], cosines: np.ndarray, colour: bool) 
     mean = line(fit("mean", sum(wide) + 3), float(cosines.mean()))
     head = "cosine of each step to the mean of the others: 1 is parallel, 0 no relation"
     return "\n".join([head, *rows, "-" * (sum(wide) + 10), mean])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+class OffsetsView(View):
+    name = "pca"
+    about = "word pairs that differ in the same way, such as countries and capitals, of word vectors"
+    inputs, least, most = "the name of a section of an analogy file, or a part of it", 1, 1
+    example = "countries"
+
+    class Options(Settings):
+        data: str | None = Field(
+            None, description="a file in the format of questions-words.txt (default: that of the run's recipe)"
+        )
+        most: int = Field(MOST_PAIRS, ge=2, description="how many pairs")
+
+    def missing(self, model: Any) -> str | None:
+        return no_vectors(model)
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        questions = read_questions(options.data or _analogies_of(model))
+        section = find_section(questions, inputs[0])
+        found = find_offsets(model.network, pairs_of(questions[section]), title=section, most=options.most)
+        drawn = partial(_drawn, found)
+        return Picture(
+            f"{section} in {model.name}",
+            text=lambda width, colour: drawn(colour=colour),
+            draw=drawn,
+            values={"section": section, "pairs": [list(pair) for pair in found.pairs], "cosines": plain(found.cosines)},
+        )
+
+
+def _analogies_of(model: Any) -> str:
+    """The file of analogies that the run's recipe is measured on."""
+    recipe = model.recipe()
+    for path in map(expand_path, [] if recipe is None else recipe.data.test.values()):
+        if asks_analogies(path):
+            return path
+    raise UserError(
+        f"{model.folder}: no analogy file is known for it; give data, a file in the format of questions-words.txt"
+    )

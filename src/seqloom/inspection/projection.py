@@ -8,17 +8,22 @@ groups then say little. It runs in openTSNE, with forces from a Fourier transfor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from seqloom.errors import UserError, one_of
 from seqloom.inspection.page import LINES, OUTLINE, checked_path
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL
+from seqloom.inspection.trace import plain
+from seqloom.inspection.view import Picture, Progress, View
 from seqloom.machine import num_cores
+from seqloom.settings import Settings
 from seqloom.vectors.table import WordVectors
 
 METHODS = ("pca", "tsne")
@@ -32,9 +37,6 @@ PERPLEXITY = 30.0
 TSNE_SIZE = 50  # directions of the PCA that neighbours are looked for in
 EARLY, LATE = 250, 500  # steps with and without exaggeration
 SAMPLE = 20_000  # words that groups are learned from
-
-Tell = Callable[[float, str], None]
-"""Takes the share that is done, from 0 to 1, and a few words about it."""
 
 
 def draw_projection(
@@ -51,13 +53,13 @@ def draw_projection(
     title: str | None = None,
     colour: bool = True,
     width: int | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> str:
     """Draw words as points in a plane.
 
     Args:
         vectors: The table of word vectors.
-        save: A .svg, .png or .pdf file; None returns a drawing for the terminal.
+        save: A .svg, .png, .pdf or .html file; None returns a drawing for the terminal.
         method: pca or tsne.
         words: Name these words, all of them; None names frequent ones, spread over the page.
         most: Draw so many of the most frequent words, and `words` in any case; 0 draws `words` alone.
@@ -68,7 +70,7 @@ def draw_projection(
         title: The heading; by default the method, the number of words and what PCA keeps.
         colour: Whether the terminal shows colours.
         width: Characters in a line of the terminal.
-        tell: Is told how far t-SNE is.
+        progress: Hears how far t-SNE is.
 
     Returns:
         The drawing for the terminal, or the path of the file that was written.
@@ -76,6 +78,42 @@ def draw_projection(
     Raises:
         UserError: A word is unknown, a value is outside its bounds, openTSNE is missing or the file cannot be written.
     """
+    target = None if save is None else checked_path(save)  # before anything that takes time
+    found = project(
+        vectors,
+        method=method,
+        words=words,
+        most=most,
+        labels=labels,
+        colours=colours,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )
+    return _drawn(found, target, title=title, colour=colour, width=width)
+
+
+class Projected(NamedTuple):
+    """Points in a plane, and what is written above and below them."""
+
+    cloud: Cloud
+    heading: str
+    caption: str
+
+
+def project(
+    vectors: WordVectors,
+    *,
+    method: Literal["pca", "tsne"] = "pca",
+    words: Sequence[str] | None = None,
+    most: int = MOST_WORDS,
+    labels: int = MOST_LABELS,
+    colours: Literal["groups", "frequency"] = "groups",
+    seed: int = 1,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Projected:
+    """Where words go; the arguments are those of `draw_projection`."""
     for name, value, choices in (("method", method, METHODS), ("colours", colours, COLOURS)):
         if value not in choices:
             raise UserError(one_of(name, value, choices))
@@ -83,7 +121,6 @@ def draw_projection(
         raise UserError(f"most and labels must be 0 or more; got {most} and {labels}")
     if words is not None and len(words) > MOST_ASKED:
         raise UserError(f"at most {MOST_ASKED} words can be named on one page; got {len(words):,}")
-    target = None if save is None else checked_path(save)  # before anything that takes time
     asked = list(dict.fromkeys(known_form(vectors, word) for word in words or ()))
     order = by_frequency(vectors)
     names = list(dict.fromkeys([*(vectors.words[row] for row in order[:most]), *asked]))
@@ -91,16 +128,14 @@ def draw_projection(
         raise UserError(f"a projection needs at least 3 words, there are {len(names)}; name more words or raise most")
     matrix = unit_rows(vectors, names)
     if method == "tsne":
-        points = tsne(matrix, seed=seed, threads=threads, tell=tell)
-        said = "t-SNE"
+        points = tsne(matrix, seed=seed, threads=threads, progress=progress)
+        heading = f"t-SNE of {len(names):,} words"
         caption = "Words near each other are neighbours by cosine; distances between groups mean little."
     else:
         points, shares = principal_components(matrix, 2)
-        said = "PCA"
+        heading = f"PCA of {len(names):,} words, {shares.sum():.1%} of the variance"
+        heading += f" ({shares[0]:.1%} across, {shares[1]:.1%} up)"
         caption = "Vectors of length 1, seen along the two directions in which they vary most."
-    heading = f"{said} of {len(names):,} words"
-    if method == "pca":
-        heading += f", {shares.sum():.1%} of the variance ({shares[0]:.1%} across, {shares[1]:.1%} up)"
     if colours == "groups":
         groups, key = named_groups(matrix, names, seed)
         caption += " Colours: groups of like words (k-means in all dimensions), with their most typical words."
@@ -113,19 +148,25 @@ def draw_projection(
         caption += " Colours: rank by frequency."
     place = {name: index for index, name in enumerate(names)}
     named = [place[word] for word in asked] if asked else range(len(names))
-    cloud = Cloud(points, names, groups, key, named, labels, everyone=bool(asked))
+    return Projected(Cloud(points, names, groups, key, named, labels, everyone=bool(asked)), heading, caption)
+
+
+def _drawn(
+    found: Projected,
+    target: Path | None = None,
+    *,
+    title: str | None = None,
+    colour: bool = True,
+    width: int | None = None,
+) -> str:
+    heading = title or found.heading
     if target is None:
-        return f"{title or heading}\n\n{scatter_text(cloud, colour=colour, width=width)}"
-    return str(scatter(cloud, target, title or heading, caption))
+        return f"{heading}\n\n{scatter_text(found.cloud, colour=colour, width=width)}"
+    return str(scatter(found.cloud, target, heading, found.caption))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Words and their rows
-
-
-def table_form(vectors: WordVectors, word: str) -> str:
-    """The word as the table would have it: as it is, or lower-cased where all its words are."""
-    return word.lower() if word not in vectors and vectors.lowercase else word
 
 
 def known_form(vectors: WordVectors, word: str) -> str:
@@ -134,7 +175,7 @@ def known_form(vectors: WordVectors, word: str) -> str:
     Raises:
         UserError: The word has no vector.
     """
-    form = table_form(vectors, word)
+    form = vectors.spelled(word)
     vectors.vector(form)
     return form
 
@@ -191,7 +232,9 @@ def principal_components(matrix: np.ndarray, num: int) -> tuple[np.ndarray, np.n
     return found, shares
 
 
-def tsne(matrix: np.ndarray, *, seed: int = 1, threads: int | None = None, tell: Tell | None = None) -> np.ndarray:
+def tsne(
+    matrix: np.ndarray, *, seed: int = 1, threads: int | None = None, progress: Progress | None = None
+) -> np.ndarray:
     """Points (points, 2) whose neighbours are the neighbours of the vectors (points, size)."""
     try:
         import openTSNE
@@ -199,18 +242,18 @@ def tsne(matrix: np.ndarray, *, seed: int = 1, threads: int | None = None, tell:
         raise UserError(f"t-SNE needs openTSNE: pip install 'seqloom[views]', or take method pca ({error})") from None
     if len(matrix) < 5:
         raise UserError(f"t-SNE needs at least 5 words, there are {len(matrix)}; name more, or take method pca")
-    say = tell or (lambda share, figures: None)
+    report = progress or (lambda share, figures: None)
     num = len(matrix)
     size = min(TSNE_SIZE, matrix.shape[1], num)
     reduced = principal_components(matrix, max(2, size))[0]
     spread = reduced[:, 0].std()
-    say(0.0, f"t-SNE  neighbours of {num:,} words")
+    report(0.0, f"t-SNE  neighbours of {num:,} words")
     steps = EARLY + LATE
     done = [0]
 
-    def told(iteration: int, error: float, embedding: np.ndarray) -> bool:
+    def callback(iteration: int, error: float, embedding: np.ndarray) -> bool:
         done[0] += 10
-        say(min(1.0, done[0] / steps), f"t-SNE  step {done[0]} of {steps}  divergence {error:.2f}")
+        report(min(1.0, done[0] / steps), f"t-SNE  step {done[0]} of {steps}  divergence {error:.2f}")
         return False
 
     machine = openTSNE.TSNE(
@@ -219,7 +262,7 @@ def tsne(matrix: np.ndarray, *, seed: int = 1, threads: int | None = None, tell:
         n_iter=LATE,
         initialization=reduced[:, :2] / (spread if spread > 0 else 1.0) * 1e-4,
         n_jobs=threads if threads is not None else num_cores(),
-        callbacks=[told],
+        callbacks=[callback],
         callbacks_every_iters=10,
         random_state=seed,
     )
@@ -283,3 +326,45 @@ def frequency_classes(ranks: np.ndarray) -> tuple[np.ndarray, list[tuple[str, st
     texts = ["100 most frequent words", "to rank 1,000", "to rank 10,000", "rarer"]
     key = list(zip(SEQUENTIAL[:1:-1], texts, strict=True))
     return classes, key[: int(classes.max()) + 1]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The view
+
+
+def no_vectors(model: Any) -> str | None:
+    """Why a model is not a table of word vectors; None if it is."""
+    return None if hasattr(model.network, "neighbours") else f"this is for word vectors, not for {model.task.kind}"
+
+
+class ProjectionView(View):
+    name = "projection"
+    about = "words as points in a plane, by PCA or t-SNE, of word vectors"
+    inputs, least, most = "words to be named in the picture (default: frequent ones)", 0, MOST_ASKED
+    example = "king queen man woman"
+
+    class Options(Settings):
+        method: Literal["pca", "tsne"] = Field("pca", description="tsne shows groups and takes its time")
+        most: int = Field(MOST_WORDS, ge=0, description="how many of the most frequent words are drawn")
+        colours: Literal["groups", "frequency"] = Field(
+            "groups", description="by groups of like words, or by how frequent they are"
+        )
+
+    def missing(self, model: Any) -> str | None:
+        return no_vectors(model)
+
+    def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
+        found = project(model.network, words=inputs or None, **options.model_dump(), progress=progress)
+        drawn = partial(_drawn, found)
+        cloud = found.cloud
+        return Picture(
+            f"projection of {model.name}",
+            text=lambda width, colour: drawn(width=width, colour=colour),
+            draw=drawn,
+            values={
+                "words": list(cloud.names),
+                "points": plain(cloud.points),
+                "groups": plain(cloud.groups),
+                "key": [text for _, text in cloud.key],
+            },
+        )

@@ -220,7 +220,7 @@ def to_page(points: np.ndarray) -> tuple[np.ndarray, float, float]:
 
 
 def scatter(cloud: Cloud, path: str | Path, title: str, caption: str = "") -> Path:
-    """Draw a cloud into a .svg, .png or .pdf file in a folder that exists."""
+    """Draw a cloud into a .svg, .png, .pdf or .html file in a folder that exists."""
     target = checked_path(path)
     with look():
         dpi = DPI if target.suffix.lower() == ".png" else DPI_INSIDE

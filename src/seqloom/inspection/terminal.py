@@ -174,6 +174,13 @@ def _blend(anchors: Sequence[str], part: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
+def shade_of(anchors: Sequence[str], part: float) -> tuple[str, bool]:
+    """The colour at a share of the way from the first to the last, such as #22659f, and whether it is a dark one."""
+    red, green, blue = _blend(anchors, part)
+    # About as bright as the eye finds them.
+    return f"#{red:02x}{green:02x}{blue:02x}", 0.3 * red + 0.6 * green + 0.1 * blue < 0.55 * 255
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Shared with pictures
 
@@ -198,13 +205,17 @@ def shorten(text: str, most: int) -> str:
     return kept + "…"
 
 
+NAMED = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "↵", "": "∅"}
+
+
 def shown(label: str) -> str:
     """A label as it can be printed: white space made visible, control characters replaced, very long ones shortened."""
-    named = {" ": "␣", "\t": "⇥", "\n": "↵", "\r": "↵", "": "∅"}
-    if label in named:
-        return named[label]
-    clean = "".join(named.get(char, "�") if unicodedata.category(char) in ("Cc", "Cs") else char for char in str(label))
-    return shorten(clean, LONGEST_LABEL)
+    return NAMED[label] if label in NAMED else shorten(visible(label), LONGEST_LABEL)
+
+
+def visible(text: str) -> str:
+    """A text whose control characters are replaced: a terminal obeys them, and no file of ours can hold them."""
+    return "".join(NAMED.get(char, "�") if unicodedata.category(char) in ("Cc", "Cs") else char for char in str(text))
 
 
 def char_width(char: str) -> int:

@@ -7,12 +7,13 @@
     trace.labels["target"] = ["llegó", "la", "bruja"]
     trace["decoder.attention"].plot("alignment.svg")
 
-A model names an axis, the trace knows its labels, so no view has to guess which tokens belong where. Labels may be set
-late, as the target's must be; they are compared with the shapes whenever both are known.
+A model names an axis, the trace knows its labels, so no picture has to guess which tokens belong where. Labels may be
+set late, as the target's must be; they are compared with the shapes whenever both are known.
 """
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,14 +23,18 @@ import numpy as np
 
 from seqloom.errors import UserError, did_you_mean
 from seqloom.inspection import draw
+from seqloom.inspection.page import html_of
 from seqloom.inspection.terminal import to_terminal, value_range
+
+ALIGNMENT = "decoder.attention"
+"""The array of (target, source) that every decoder with attention adds."""
 
 UNIT = "unit"
 """The name of a second axis nobody named: the units of a layer."""
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class LabelledArray:
     """One array of a trace. An axis without labels is counted from 0."""
 
     name: str
@@ -44,7 +49,7 @@ class View:
 
     @property
     def rows(self) -> list[str]:
-        """The labels of the last axis but one; for a single row of values, the last part of the view's name."""
+        """The labels of the last axis but one; for a single row of values, the last part of the array's name."""
         return self.labels_of(-2) if self.values.ndim > 1 else [self.name.rsplit(".", 1)[-1]]
 
     @property
@@ -53,7 +58,7 @@ class View:
         return self.labels_of(-1)
 
     def plot(self, path: str | Path, title: str | None = None, *, marks: Iterable[tuple[int, int]] = ()) -> Path:
-        """Write the view as a heat map to a .svg, .png or .pdf file; axes before the last two become panels.
+        """Write the array as a heat map to a .svg, .png, .pdf or .html file; axes before the last two become panels.
 
         `marks` are cells (row, column) to frame, such as gold links.
         """
@@ -69,7 +74,7 @@ class View:
         return draw.panels(items, path, title)
 
     def to_text(self, width: int | None = None, *, colour: bool = True) -> str:
-        """The view as a heat map for the terminal."""
+        """The array as a heat map for the terminal."""
         low, high = value_range(self.values)
         pages = self._pages()
         blocks = []
@@ -79,11 +84,14 @@ class View:
         return "\n\n".join(blocks)
 
     def to_dict(self, digits: int | None = None) -> dict[str, Any]:
-        """The view as JSON-able values; numbers that JSON lacks (nan, inf) become null."""
-        return {"axes": list(self.axes), "shape": list(self.values.shape), "values": _plain(self.values, digits)}
+        """The array as JSON-able values; numbers that JSON lacks (nan, inf) become null."""
+        return {"axes": list(self.axes), "shape": list(self.values.shape), "values": plain(self.values, digits)}
+
+    def _repr_html_(self) -> str:
+        return html_of(self.plot, lambda: self.to_text(colour=False), self.name)
 
     def _pages(self) -> list[tuple[str, np.ndarray]]:
-        """The view cut into matrices, each with the place it was cut from."""
+        """The array cut into matrices, each with the place it was cut from."""
         values = np.atleast_2d(self.values)
         pages = []
         for place in np.ndindex(*values.shape[:-2]):
@@ -135,7 +143,7 @@ class Trace:
     ) -> None:
         """Keep one step of an array that grows while the model answers.
 
-        The steps are stacked when the view is read. Steps may get longer, as a decoder's attention to its own words
+        The steps are stacked when the array is read. Steps may get longer, as a decoder's attention to its own words
         does; shorter ones are then filled with zeros at their end.
 
         Args:
@@ -159,7 +167,7 @@ class Trace:
         entry.arrays.append(array)
 
     def names(self) -> list[str]:
-        """The views this trace holds, in the order they were first seen."""
+        """The arrays this trace holds, in the order they were first seen."""
         return list(self._entries)
 
     def __contains__(self, name: object) -> bool:
@@ -168,22 +176,41 @@ class Trace:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __getitem__(self, name: str) -> View:
+    def __getitem__(self, name: str) -> LabelledArray:
         if name not in self._entries:
             listed = ", ".join(self._entries) or "none"
             hint = did_you_mean(name, self._entries)
-            raise UserError(f"the trace has no view {name!r}{hint}; views it has: {listed}")
+            raise UserError(f"the trace has no array {name!r}{hint}; arrays it has: {listed}")
         entry = self._entries[name]
         values = entry.read()
         self._check(name, values.shape, entry.axes)
-        return View(name, values, entry.axes, {axis: self.labels[axis] for axis in entry.axes if axis in self.labels})
+        labels = {axis: self.labels[axis] for axis in entry.axes if axis in self.labels}
+        return LabelledArray(name, values, entry.axes, labels)
+
+    @property
+    def alignment(self) -> LabelledArray | None:
+        """Where a decoder looked at each of its steps, (target, source); None of a model that does not."""
+        if ALIGNMENT not in self:
+            return None
+        return self[ALIGNMENT]
 
     def to_dict(self, digits: int | None = None) -> dict[str, Any]:
-        """The whole trace as JSON-able values: the labels, and every view with its axes. `digits` rounds."""
+        """The whole trace as JSON-able values: the labels, and every array with its axes. `digits` rounds."""
         return {
             "labels": {name: list(words) for name, words in self.labels.items()},
-            "views": {name: self[name].to_dict(digits) for name in self._entries},
+            "arrays": {name: self[name].to_dict(digits) for name in self._entries},
         }
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name in self._entries:
+            array = self[name]
+            sizes = ", ".join(f"{axis} {size}" for axis, size in zip(array.axes, array.values.shape, strict=True))
+            rows.append(f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(sizes)}</td></tr>")
+        lines = (f"<b>{html.escape(axis)}</b> {html.escape(' '.join(words))}" for axis, words in self.labels.items())
+        table = f"<table><tr><th>array</th><th>axes</th></tr>{''.join(rows)}</table>"
+        drawn = "" if self.alignment is None else self.alignment._repr_html_()
+        return f"<p>{'<br>'.join(lines)}</p>{drawn}{table}"
 
     def _must_be_free(self, name: str) -> None:
         if name in self._entries:
@@ -243,7 +270,8 @@ def _array(values: Any) -> np.ndarray:
     return np.array(values)
 
 
-def _plain(values: np.ndarray, digits: int | None) -> Any:
+def plain(values: np.ndarray, digits: int | None = None) -> Any:
+    """An array as JSON-able values; numbers that JSON lacks (nan, inf) become null."""
     if values.dtype.kind != "f":
         return values.tolist()
     rounded = values.astype(np.float64) if digits is None else np.round(values.astype(np.float64), digits)

@@ -5,26 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from seqloom.models.bidirectional_lm import BidirectionalLanguageModel, BidirectionalLanguageModelSettings
+from seqloom.models.classifier import Classifier, ClassifierSettings
+from seqloom.models.encoder_decoder import (
+    EncoderDecoder,
+    EncoderDecoderSettings,
+    RecurrentTranslatorSettings,
+    TransformerTranslatorSettings,
+)
 from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForwardLanguageModelSettings
 from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings
 from seqloom.models.ngram_lm import NGramLanguageModel
 from seqloom.models.recurrent_lm import RecurrentLanguageModel, RecurrentLanguageModelSettings
-from seqloom.models.recurrent_translator import RecurrentTranslator, RecurrentTranslatorSettings
 from seqloom.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelSettings
-from seqloom.models.transformer_translator import TransformerTranslator, TransformerTranslatorSettings
 from seqloom.ngrams.settings import NGramSettings
 from seqloom.settings import ModelSettings
 
-MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
-    "recurrent_translator": (RecurrentTranslatorSettings, RecurrentTranslator),
-    "transformer_translator": (TransformerTranslatorSettings, TransformerTranslator),
+Models = dict[str, tuple[type[ModelSettings], Any]]
+
+TRANSLATORS: Models = {
+    "encoder_decoder": (EncoderDecoderSettings, EncoderDecoder),
+    "recurrent_translator": (RecurrentTranslatorSettings, EncoderDecoder),
+    "transformer_translator": (TransformerTranslatorSettings, EncoderDecoder),
 }
 
-LANGUAGE_MODELS: dict[str, tuple[type[ModelSettings], Any]] = {
-    "bidirectional_lm": (BidirectionalLanguageModelSettings, BidirectionalLanguageModel),
+LANGUAGE_MODELS: Models = {
     "feed_forward_lm": (FeedForwardLanguageModelSettings, FeedForwardLanguageModel),
-    "masked_lm": (MaskedLanguageModelSettings, MaskedLanguageModel),
-    "ngram_lm": (NGramSettings, NGramLanguageModel),  # counted, not fitted: see tasks/count_ngrams.py
+    "ngram_lm": (NGramSettings, NGramLanguageModel),  # counted, not fitted
     "recurrent_lm": (RecurrentLanguageModelSettings, RecurrentLanguageModel),
     "transformer_lm": (TransformerLanguageModelSettings, TransformerLanguageModel),
+}
+
+BIDIRECTIONAL_MODELS: Models = {
+    "bidirectional_lm": (BidirectionalLanguageModelSettings, BidirectionalLanguageModel),
+}
+
+MASKED_MODELS: Models = {
+    "masked_lm": (MaskedLanguageModelSettings, MaskedLanguageModel),
+}
+
+READERS: Models = {**BIDIRECTIONAL_MODELS, **MASKED_MODELS}
+"""What can read a text beside another model, and gives vectors of its words in their context."""
+
+CLASSIFIERS: Models = {
+    "classifier": (ClassifierSettings, Classifier),
 }

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.running import TextBatch
-from seqloom.models.pretrained import TextVectorsSettings
+from seqloom.models.settings import TextVectorsSettings
 from seqloom.nn.characters import CharacterEncoder
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding

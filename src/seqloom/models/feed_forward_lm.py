@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.models.pretrained import TextVectorsSettings
+from seqloom.models.settings import TextVectorsSettings
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.embeddings import SymbolEmbedding, start_within
 from seqloom.settings import ModelSettings

@@ -1,4 +1,4 @@
-"""What all causal language models have in common: they read symbols, and say from what they read which comes next."""
+"""What all causal language models have in common: they read symbols, and predict from these which comes next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LanguageModel(Protocol):
             inputs: (rows, time) symbols.
             state: None at a beginning, or what an earlier call gave back. It is made of tuples of tensors whose first
                 axis is the row, so `select_rows` picks rows of it and `detach` cuts it off.
-            lengths: (rows,), where rows are padded at their end. What is said of padding has no meaning.
+            lengths: (rows,), where rows are padded at their end. What comes out at padding has no meaning.
             trace: is given what the model shows of the first row.
         """
         ...

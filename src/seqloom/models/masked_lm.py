@@ -10,8 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.batches.running import TextBatch
-from seqloom.models.pretrained import TextVectorsSettings
-from seqloom.models.transformer_translator import TransformerSettings
+from seqloom.models.settings import TextVectorsSettings, TransformerSettings
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.text.special import EOS_ID, PAD_ID, SPECIAL

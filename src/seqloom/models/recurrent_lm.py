@@ -12,8 +12,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.models.pretrained import TextVectorsSettings
-from seqloom.models.recurrent_translator import CellName
+from seqloom.models.settings import CellName, ConnectionName, TextVectorsSettings
 from seqloom.nn.cells import CELLS, Cell, State
 from seqloom.nn.dropout import DROPOUTS, SymbolDropout
 from seqloom.nn.embeddings import SymbolEmbedding, start_within
@@ -29,9 +28,7 @@ class RecurrentLanguageModelSettings(ModelSettings):
     size: int = Field(200, ge=1, description="of the embedding")
     hidden_size: int = Field(200, ge=1)
     num_layers: int = Field(2, ge=1)
-    connections: Literal["dense", "highway", "plain", "residual"] = Field(
-        "plain", description="what leads around each layer but the first"
-    )
+    connections: ConnectionName = Field("plain", description="what leads around each layer but the first")
     tie: bool = Field(False, description="the output layer is the embedding")
     dropout: float = Field(0.0, ge=0.0, lt=1.0, description="between layers and before the output layer")
     input_dropout: float | None = Field(None, ge=0.0, lt=1.0, description="on embeddings (default: as dropout)")

@@ -8,8 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.models.pretrained import TextVectorsSettings
-from seqloom.models.transformer_translator import TransformerSettings
+from seqloom.models.settings import TextVectorsSettings, TransformerSettings
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.multihead import KeysValues
 from seqloom.nn.positions import NoPositions, Rotary, distances, rotated

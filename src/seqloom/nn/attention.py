@@ -1,13 +1,14 @@
 """Attention: four ways to score a query against keys, and the one place where scores become a context.
 
 A score is a pure formula; its module owns the weights. Keys are prepared once per source sentence by the caller
-(`keys = score.prepare(memory)`) and passed back in at every step, so nothing is remembered between calls.
+(`keys = score.prepare(memory)`) and passed back in at every step, so nothing is remembered between calls. A new one is
+a class that offers what `Score` says and a line in `SCORES`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -59,10 +60,10 @@ def additive_scores(query: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
 
 # -- additive scores without a tanh ----------------------------------------------------------------------------------
 #
-# tanh(q + k) = 1 - 2 r with r = 1 / (1 + exp(2 q) exp(2 k)): with the powers of queries and keys at hand, a pair costs
-# a product and a reciprocal, which are many times cheaper than a tanh, and nothing of a pair's size is kept for the way
-# back. Keys within `LARGEST_KEY` and queries cut at twice that can neither overflow nor cancel wrongly: where a query
-# is cut, the sum is so large that tanh is one in any case.
+# tanh(q + k) = 1 - 2 r with r = 1 / (1 + exp(2 q) exp(2 k)): once the powers of queries and keys are known, a pair
+# costs a product and a reciprocal, which are many times cheaper than a tanh, and nothing of a pair's size is kept for
+# the backward pass. Keys within `LARGEST_KEY` and queries cut at twice that can neither overflow nor cancel wrongly:
+# where a query is cut, the sum is so large that tanh is one in any case.
 
 LARGEST_KEY = 20.0
 
@@ -85,7 +86,7 @@ def remoteness(query_power: Tensor, key_power: Tensor, out: Tensor) -> Tensor:
     return torch.mul(query_power[:, None], key_power, out=out).add_(1).reciprocal_()
 
 
-def pull_pairs(of_scores: Tensor, remote: Tensor, out: Tensor) -> Tensor:
+def pair_gradients(of_scores: Tensor, remote: Tensor, out: Tensor) -> Tensor:
     """The gradient of q + k of every pair, but for 4 v: (batch, keys), (batch, keys, d) -> (batch, keys, d)."""
     return torch.ops.aten.sigmoid_backward.grad_input(  # d tanh = 4 r (1 - r)
         of_scores[:, :, None].expand_as(remote), remote, grad_input=out
@@ -111,13 +112,13 @@ class _AdditiveScores(torch.autograd.Function):
         query_power, key_power, direction = ctx.saved_tensors
         of_query, of_keys = torch.empty_like(query_power), torch.zeros_like(key_power)
         of_direction = of_scores.sum().expand_as(direction).clone()
-        pairs, pulls = torch.empty_like(key_power), torch.empty_like(key_power)
+        pairs, of_pairs = torch.empty_like(key_power), torch.empty_like(key_power)
         for index in range(query_power.shape[1]):
-            pull = of_scores[:, index].contiguous()
+            of_score = of_scores[:, index].contiguous()
             remote = remoteness(query_power[:, index], key_power, pairs)
-            of_direction.addmv_(remote.flatten(0, 1).T, pull.flatten(), alpha=-2)
-            of_keys += pull_pairs(pull, remote, pulls)
-            torch.sum(pulls, 1, out=of_query[:, index])
+            of_direction.addmv_(remote.flatten(0, 1).T, of_score.flatten(), alpha=-2)
+            of_keys += pair_gradients(of_score, remote, of_pairs)
+            torch.sum(of_pairs, 1, out=of_query[:, index])
         direction = 4 * direction
         return of_query.mul_(direction), of_keys.mul_(direction), of_direction
 
@@ -127,6 +128,18 @@ def fast_additive_scores(query: Tensor, keys: Tensor, direction: Tensor) -> Tens
     if not powers_are_safe(keys):
         return additive_scores(query, keys, direction)
     return _AdditiveScores.apply(query, keys, direction)
+
+
+class Score(Protocol):
+    """What a score must offer."""
+
+    def __init__(self, *, query_size: int, memory_size: int) -> None: ...
+
+    def prepare(self, memory: Tensor) -> Tensor:
+        """(batch, keys, memory size) -> (batch, keys, anything): what does not depend on the query."""
+
+    def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
+        """(batch, queries, query size), prepared keys -> scores (batch, queries, keys)."""
 
 
 class Dot(nn.Module):
@@ -186,7 +199,7 @@ class Additive(nn.Module):
         return scores(mapped(query, self.weight_query), keys, self.direction)
 
 
-SCORES: dict[str, type[Dot] | type[Multiplicative] | type[Additive]] = {
+SCORES: dict[str, type[Score]] = {
     "additive": Additive,
     "dot": Dot,
     "multiplicative": Multiplicative,

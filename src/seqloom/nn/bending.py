@@ -40,8 +40,8 @@ class _Bent(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, w1, w2, inner, slopes = ctx.saved_tensors
         given = gradient.flatten(0, -2)
-        pull = rows_like(given, rows)
-        of_w2, of_b2, within = wide(pull.T @ inner), given.sum(0), pull @ w2
+        of_rows = rows_like(given, rows)
+        of_w2, of_b2, within = wide(of_rows.T @ inner), given.sum(0), of_rows @ w2
         if slopes is None:
             torch.ops.aten.threshold_backward.grad_input(within, inner, 0, grad_input=within)
         else:

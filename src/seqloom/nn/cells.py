@@ -8,12 +8,16 @@ A cell is used in two moves, so that the part which does not depend on the past 
 `gates` names what the step did, for the views. `fused.py` runs the same formulas over whole sequences; where torch has
 a compiled loop for one, `kernel` names it. Tests prove all of them equal. All three take a `weight_hidden` in place of
 the cell's own, for whoever runs it with some of its weights dropped.
+
+A new cell is a class and a line in `CELLS`. It needs neither steps in `fused.py` nor a kernel: without them it is
+unrolled as it is written here.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +38,20 @@ class LSTMState(NamedTuple):
     cell: Tensor
 
 
-State = HiddenState | LSTMState
+class State(Protocol):
+    """A state as everybody but its cell sees it: a NamedTuple of tensors (batch, hidden size), one of them `hidden`."""
+
+    @property
+    def hidden(self) -> Tensor: ...
+
+    @classmethod
+    def _make(cls, parts: Iterable[Any]) -> Self: ...
+
+    def __iter__(self) -> Iterator[Tensor]: ...
+
+    def __len__(self) -> int: ...
+
+
 REMEMBER = 1.0  # bias of a forget gate: remember by default (Jozefowicz et al. 2015)
 Gates = dict[str, Tensor]
 
@@ -104,6 +121,32 @@ def _lstm_gates(
     }
 
 
+class Cell(Protocol):
+    """What a cell must offer. One made from `_HiddenCell` or `_MemoryCell` writes only `num_blocks` and `step`."""
+
+    hidden_size: int
+    weight_input: nn.Parameter
+    weight_hidden: nn.Parameter
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None: ...
+
+    @property
+    def keep_block(self) -> int | None:
+        """The gate that decides how much of the past is kept, where there is one."""
+
+    def start(self, like: Tensor) -> Any:
+        """The state before the first step, for as many rows as `like` has."""
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """(…, input size) -> (…, anything): the part of the step that does not depend on the past."""
+
+    def step(self, projected: Tensor, state: Any, weight_hidden: Tensor | None = None) -> tuple[Any, Gates]:
+        """One step of time -> the next state, and gates by name, each (batch, hidden size)."""
+
+    def start_remembering(self, steps: int) -> None:
+        """Start with units that keep what they hold for some 1 to `steps` steps; asked only with a `keep_block`."""
+
+
 class _Cell(nn.Module):
     """What all cells own: `weight_input` (blocks * h, input), `weight_hidden` (blocks * h, h), `bias` (blocks * h)."""
 
@@ -111,7 +154,7 @@ class _Cell(nn.Module):
     keep_block: int | None = None  # the gate that decides how much of the past is kept
     keep_bias = 0.0  # what its bias starts with
     write_block: int | None = None  # the gate that decides how much is added to it, where that is another one
-    kernel: str | None = None  # the compiled loop in torch that computes the same formula
+    kernel: str | None = None  # the compiled loop in torch that computes the same formula; it is not inherited
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -250,8 +293,6 @@ class GRU(_HiddenCell):
         zeros = self.bias_candidate.new_zeros(2 * self.hidden_size)
         return [self.weight_input, self._hidden(weight_hidden), self.bias, torch.cat([zeros, self.bias_candidate])]
 
-
-Cell = Elman | ElmanSigmoid | LSTM | PeepholeLSTM | CoupledLSTM | GRU
 
 CELLS: dict[str, type[Cell]] = {
     "elman": Elman,

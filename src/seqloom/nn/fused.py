@@ -8,23 +8,23 @@ the past, the projection of the inputs and the gradients of all weights, is one 
 Rows of all steps lie below each other, first all sentences' first steps, then their second ones. Longer sentences come
 first, so the sentences that are still running at a step are its first rows and padding is never computed.
 
-The readable twins are `recurrent.unroll` and the stepwise decoder of `models/recurrent_translator.py`.
+The readable twins are `recurrent.unroll` and the stepwise decoder of `models/recurrent_decoder.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
 
-from seqloom.nn.cells import GRU, LSTM, Cell, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM
+from seqloom.nn.cells import GRU, LSTM, Cell, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM, State
 from seqloom.nn.narrow import add_product, narrow, narrow_rows, put_product, rows_like, times, wide
 
-sigmoid_pull = torch.ops.aten.sigmoid_backward.grad_input  # pull * s * (1 - s)
-tanh_pull = torch.ops.aten.tanh_backward.grad_input  # pull * (1 - t * t)
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input  # gradient * s * (1 - s)
+tanh_backward = torch.ops.aten.tanh_backward.grad_input  # gradient * (1 - t * t)
 
 
 def tanh_to(values: Tensor, out: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ def tanh_to(values: Tensor, out: Tensor) -> Tensor:
     return torch.mul(values, 2, out=out).sigmoid_().mul_(2).sub_(1)
 
 
-# -- the steps of each cell, and what pulls on them ------------------------------------------------------------------
+# -- the steps of each cell, and their gradients ---------------------------------------------------------------------
 
 
 class _Steps:
@@ -40,29 +40,29 @@ class _Steps:
 
     `gates` (rows of all steps, blocks * hidden) comes in as W x + b and becomes what the nonlinearities gave. `forward`
     moves a state one step on, in place. `backward` turns the gradient of a step's state into that of the state before,
-    in place, and leaves the gradient of W x + b in `pulls`. What is kept for products is narrow where they are.
+    in place, and leaves the gradient of W x + b in `gradients`. What is kept for products is narrow where they are.
     """
 
     def __init__(self, gates: Tensor, weights: Sequence[Tensor]) -> None:
         self.gates, self.weight, self.more = gates, narrow(weights[0]), weights[1:]
         self.size = self.weight.shape[1]
         self.previous = narrow_rows(gates.new_zeros(len(gates), self.size))  # the hidden state before each step
-        self.pulls = gates
+        self.gradients = gates
 
     def start_backward(self) -> None:
-        self.pulls = torch.empty_like(self.gates)
+        self.gradients = torch.empty_like(self.gates)
 
-    def weight_pulls(self) -> list[Tensor]:
-        return [wide(rows_like(self.pulls, self.previous).T @ self.previous)]
+    def weight_gradients(self) -> list[Tensor]:
+        return [wide(rows_like(self.gradients, self.previous).T @ self.previous)]
 
     def _add_past(self, rows: slice, hidden: Tensor) -> Tensor:
         gates = self.gates[rows]
         add_product(gates, self.previous[rows].copy_(hidden), self.weight.T)
         return gates
 
-    def _pull_past(self, pulls: Tensor, out: Tensor) -> None:
-        """out = pulls U: the gradient of the hidden state before."""
-        put_product(out, pulls.to(self.weight.dtype), self.weight)
+    def _past_gradient(self, gradients: Tensor, out: Tensor) -> None:
+        """out = gradients U: the gradient of the hidden state before."""
+        put_product(out, gradients.to(self.weight.dtype), self.weight)
 
 
 class _ElmanSteps(_Steps):
@@ -70,29 +70,29 @@ class _ElmanSteps(_Steps):
         gates = self._add_past(rows, state[0])
         state[0].copy_(tanh_to(gates, gates))
 
-    def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls = tanh_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
-        self._pull_past(pulls, pull[0])
+    def backward(self, rows: slice, state_gradient: Sequence[Tensor]) -> None:
+        gradients = tanh_backward(state_gradient[0], self.gates[rows], grad_input=self.gradients[rows])
+        self._past_gradient(gradients, state_gradient[0])
 
 
 class _ElmanSigmoidSteps(_Steps):
     def forward(self, rows: slice, state: Sequence[Tensor]) -> None:
         state[0].copy_(self._add_past(rows, state[0]).sigmoid_())
 
-    def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls = sigmoid_pull(pull[0], self.gates[rows], grad_input=self.pulls[rows])
-        self._pull_past(pulls, pull[0])
+    def backward(self, rows: slice, state_gradient: Sequence[Tensor]) -> None:
+        gradients = sigmoid_backward(state_gradient[0], self.gates[rows], grad_input=self.gradients[rows])
+        self._past_gradient(gradients, state_gradient[0])
 
 
 class _GRUSteps(_Steps):
     def __init__(self, gates: Tensor, weights: Sequence[Tensor]) -> None:
         super().__init__(gates, weights)
         self.past = gates.new_empty(len(gates), self.size)  # U h + bias of the candidate
-        self.past_pulls = self.pulls
+        self.past_gradients = self.gradients
 
     def start_backward(self) -> None:
         super().start_backward()
-        self.past_pulls = torch.empty_like(self.gates)  # of U h: as of W x, but for the candidate
+        self.past_gradients = torch.empty_like(self.gates)  # of U h: as of W x, but for the candidate
 
     def forward(self, rows: slice, state: Sequence[Tensor]) -> None:
         (hidden,), size = state, self.size
@@ -103,23 +103,23 @@ class _GRUSteps(_Steps):
         tanh_to(candidate.addcmul_(reset, past), candidate)
         hidden.sub_(candidate).mul_(update).add_(candidate)
 
-    def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        (hidden,), size, pulls = pull, self.size, self.pulls[rows]
+    def backward(self, rows: slice, state_gradient: Sequence[Tensor]) -> None:
+        (hidden,), size, gradients = state_gradient, self.size, self.gradients[rows]
         reset, update, candidate = self.gates[rows].chunk(3, 1)
-        of_reset, of_update, of_candidate = pulls.chunk(3, 1)
+        of_reset, of_update, of_candidate = gradients.chunk(3, 1)
         torch.sub(self.previous[rows], candidate, out=of_update).mul_(hidden)
         kept = hidden * update
-        tanh_pull(hidden - kept, candidate, grad_input=of_candidate)
+        tanh_backward(hidden - kept, candidate, grad_input=of_candidate)
         torch.mul(of_candidate, self.past[rows], out=of_reset)
-        sigmoid_pull(pulls[:, : 2 * size], self.gates[rows, : 2 * size], grad_input=pulls[:, : 2 * size])
-        past_pulls = self.past_pulls[rows].copy_(pulls)
-        past_pulls[:, 2 * size :].mul_(reset)
-        add_product(kept, past_pulls.to(self.weight.dtype), self.weight)
+        sigmoid_backward(gradients[:, : 2 * size], self.gates[rows, : 2 * size], grad_input=gradients[:, : 2 * size])
+        past_gradients = self.past_gradients[rows].copy_(gradients)
+        past_gradients[:, 2 * size :].mul_(reset)
+        add_product(kept, past_gradients.to(self.weight.dtype), self.weight)
         hidden.copy_(kept)
 
-    def weight_pulls(self) -> list[Tensor]:
-        pulls = rows_like(self.past_pulls, self.previous)
-        return [wide(pulls.T @ self.previous), self.past_pulls[:, 2 * self.size :].sum(0)]
+    def weight_gradients(self) -> list[Tensor]:
+        gradients = rows_like(self.past_gradients, self.previous)
+        return [wide(gradients.T @ self.previous), self.past_gradients[:, 2 * self.size :].sum(0)]
 
 
 class _MemorySteps(_Steps):
@@ -133,13 +133,15 @@ class _MemorySteps(_Steps):
     def _show(self, rows: slice, state: Sequence[Tensor], output_gate: Tensor) -> None:
         torch.mul(output_gate, tanh_to(state[1], self.squashed[rows]), out=state[0])
 
-    def _pull_cell(self, rows: slice, pull: Sequence[Tensor], output_gate: Tensor, of_output: Tensor) -> Tensor:
+    def _cell_gradient(
+        self, rows: slice, state_gradient: Sequence[Tensor], output_gate: Tensor, of_output: Tensor
+    ) -> Tensor:
         """The gradient of the new cell state; on the way, that of the output gate."""
-        hidden, cell = pull
+        hidden, cell = state_gradient
         squashed = self.squashed[rows]
-        sigmoid_pull(hidden * squashed, output_gate, grad_input=of_output)
+        sigmoid_backward(hidden * squashed, output_gate, grad_input=of_output)
         through = hidden * output_gate
-        return cell.add_(tanh_pull(through, squashed, grad_input=through))
+        return cell.add_(tanh_backward(through, squashed, grad_input=through))
 
 
 class _LSTMSteps(_MemorySteps):
@@ -154,17 +156,17 @@ class _LSTMSteps(_MemorySteps):
         cell.mul_(forget_gate).addcmul_(input_gate, candidate)
         self._show(rows, state, output_gate)
 
-    def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls, both = self.pulls[rows], 2 * self.size
+    def backward(self, rows: slice, state_gradient: Sequence[Tensor]) -> None:
+        gradients, both = self.gradients[rows], 2 * self.size
         input_gate, forget_gate, candidate, output_gate = self.gates[rows].chunk(4, 1)
-        of_input, of_forget, of_candidate, of_output = pulls.chunk(4, 1)
-        cell = self._pull_cell(rows, pull, output_gate, of_output)
+        of_input, of_forget, of_candidate, of_output = gradients.chunk(4, 1)
+        cell = self._cell_gradient(rows, state_gradient, output_gate, of_output)
         torch.mul(cell, candidate, out=of_input)
         torch.mul(cell, self.cells[rows], out=of_forget)
-        sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
-        tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
+        sigmoid_backward(gradients[:, :both], self.gates[rows, :both], grad_input=gradients[:, :both])
+        tanh_backward(cell * input_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate)
-        self._pull_past(pulls, pull[0])
+        self._past_gradient(gradients, state_gradient[0])
 
 
 class _PeepholeSteps(_MemorySteps):
@@ -181,24 +183,24 @@ class _PeepholeSteps(_MemorySteps):
         output_gate.addcmul_(cell, peep[2]).sigmoid_()
         self._show(rows, state, output_gate)
 
-    def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls, both, peep = self.pulls[rows], 2 * self.size, self.more[0]
+    def backward(self, rows: slice, state_gradient: Sequence[Tensor]) -> None:
+        gradients, both, peep = self.gradients[rows], 2 * self.size, self.more[0]
         input_gate, forget_gate, candidate, output_gate = self.gates[rows].chunk(4, 1)
-        of_input, of_forget, of_candidate, of_output = pulls.chunk(4, 1)
-        cell = self._pull_cell(rows, pull, output_gate, of_output).addcmul_(of_output, peep[2])
+        of_input, of_forget, of_candidate, of_output = gradients.chunk(4, 1)
+        cell = self._cell_gradient(rows, state_gradient, output_gate, of_output).addcmul_(of_output, peep[2])
         torch.mul(cell, candidate, out=of_input)
         torch.mul(cell, self.cells[rows], out=of_forget)
-        sigmoid_pull(pulls[:, :both], self.gates[rows, :both], grad_input=pulls[:, :both])
-        tanh_pull(cell * input_gate, candidate, grad_input=of_candidate)
+        sigmoid_backward(gradients[:, :both], self.gates[rows, :both], grad_input=gradients[:, :both])
+        tanh_backward(cell * input_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate).addcmul_(of_input, peep[0]).addcmul_(of_forget, peep[1])
-        self._pull_past(pulls, pull[0])
+        self._past_gradient(gradients, state_gradient[0])
 
-    def weight_pulls(self) -> list[Tensor]:
+    def weight_gradients(self) -> list[Tensor]:
         input_gate, forget_gate, candidate, _ = self.gates.chunk(4, 1)
-        of_input, of_forget, _, of_output = self.pulls.chunk(4, 1)
+        of_input, of_forget, _, of_output = self.gradients.chunk(4, 1)
         after = (forget_gate * self.cells).addcmul_(input_gate, candidate)
         pairs = ((of_input, self.cells), (of_forget, self.cells), (of_output, after))
-        return [*super().weight_pulls(), torch.stack([(pull * seen).sum(0) for pull, seen in pairs])]
+        return [*super().weight_gradients(), torch.stack([(gradient * seen).sum(0) for gradient, seen in pairs])]
 
 
 class _CoupledSteps(_MemorySteps):
@@ -213,16 +215,16 @@ class _CoupledSteps(_MemorySteps):
         cell.sub_(candidate).mul_(forget_gate).add_(candidate)
         self._show(rows, state, output_gate)
 
-    def backward(self, rows: slice, pull: Sequence[Tensor]) -> None:
-        pulls = self.pulls[rows]
+    def backward(self, rows: slice, state_gradient: Sequence[Tensor]) -> None:
+        gradients = self.gradients[rows]
         forget_gate, candidate, output_gate = self.gates[rows].chunk(3, 1)
-        of_forget, of_candidate, of_output = pulls.chunk(3, 1)
-        cell = self._pull_cell(rows, pull, output_gate, of_output)
+        of_forget, of_candidate, of_output = gradients.chunk(3, 1)
+        cell = self._cell_gradient(rows, state_gradient, output_gate, of_output)
         torch.sub(self.cells[rows], candidate, out=of_forget).mul_(cell)
-        sigmoid_pull(of_forget, forget_gate, grad_input=of_forget)
-        tanh_pull(cell - cell * forget_gate, candidate, grad_input=of_candidate)
+        sigmoid_backward(of_forget, forget_gate, grad_input=of_forget)
+        tanh_backward(cell - cell * forget_gate, candidate, grad_input=of_candidate)
         cell.mul_(forget_gate)
-        self._pull_past(pulls, pull[0])
+        self._past_gradient(gradients, state_gradient[0])
 
 
 STEPS: dict[type[Cell], Any] = {
@@ -233,6 +235,17 @@ STEPS: dict[type[Cell], Any] = {
     PeepholeLSTM: _PeepholeSteps,
     CoupledLSTM: _CoupledSteps,
 }
+
+
+class FusedCell(Cell, Protocol):
+    """A cell with steps here."""
+
+    def step_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]: ...
+
+
+def has_steps(cell: Cell) -> TypeGuard[FusedCell]:
+    """Whether the steps of this very class are here: one made from it has a formula of its own."""
+    return type(cell) in STEPS
 
 
 # -- a layer over whole sequences ------------------------------------------------------------------------------------
@@ -301,21 +314,21 @@ class _Layer(torch.autograd.Function):
         of_inputs, found = None, []
         for direction, (run, weight_input) in enumerate(ctx.runs):
             ends = of_finals[direction * ctx.num_parts : (direction + 1) * ctx.num_parts]
-            pull = [part.index_select(0, packing.order) for part in ends]
+            state_gradient = [part.index_select(0, packing.order) for part in ends]
             shown = data[:, direction * run.size : (direction + 1) * run.size]
             run.start_backward()
             for rows in packing.steps if direction else reversed(packing.steps):
-                running = [part[: rows.stop - rows.start] for part in pull]
+                running = [part[: rows.stop - rows.start] for part in state_gradient]
                 running[0].add_(shown[rows])
                 run.backward(rows, running)
-            found += [torch.empty_like(part).index_copy_(0, packing.order, part) for part in pull]
-            pulls = rows_like(run.pulls, packed)
-            found += [wide(pulls.T @ packed), run.pulls.sum(0), *run.weight_pulls()]
+            found += [torch.empty_like(part).index_copy_(0, packing.order, part) for part in state_gradient]
+            gradients = rows_like(run.gradients, packed)
+            found += [wide(gradients.T @ packed), run.gradients.sum(0), *run.weight_gradients()]
             if ctx.needs_input_grad[0]:
                 if of_inputs is None:
-                    of_inputs = wide((pulls @ weight_input)[: len(data)])
+                    of_inputs = wide((gradients @ weight_input)[: len(data)])
                 else:
-                    add_product(of_inputs, pulls, weight_input)
+                    add_product(of_inputs, gradients, weight_input)
         if of_inputs is not None:
             padded = of_inputs.new_zeros(ctx.shape[0] * ctx.shape[1], ctx.shape[2])
             of_inputs = padded.index_copy_(0, packing.positions, of_inputs).view(ctx.shape)
@@ -323,9 +336,9 @@ class _Layer(torch.autograd.Function):
 
 
 def run_layer(
-    cells: Sequence[Cell],
+    cells: Sequence[FusedCell],
     inputs: Tensor,
-    states: Sequence[Sequence[Tensor]],
+    states: Sequence[State],
     lengths: Tensor | None,
     hidden_weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, list[list[Tensor]]]:

@@ -5,7 +5,7 @@ last step's features. So there is a loop over target steps, and it holds only wh
 with context, features and state, the cell. All weight gradients are large products after the loop, and so are those of
 the memory. Packed as in `fused.py`: padding is never computed.
 
-The readable twin is the stepwise decoder of `models/recurrent_translator.py`.
+The readable twin is a decoder that takes one step after the other; it serves wherever `can_decode` says no.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from seqloom.nn.attention import (
     Dot,
     Multiplicative,
     ScaledDot,
+    Score,
     key_powers,
+    pair_gradients,
     powers_are_safe,
-    pull_pairs,
     query_powers,
     remoteness,
 )
 from seqloom.nn.cells import Cell, State
-from seqloom.nn.fused import STEPS, Packing, pack, tanh_pull, tanh_to
+from seqloom.nn.fused import STEPS, Packing, has_steps, pack, tanh_backward, tanh_to
 from seqloom.nn.narrow import add_product, narrow, narrow_rows, put_product, rows_like, times, wide
 
 
@@ -42,10 +43,10 @@ class _DotLooks:
         self.queries = values.new_empty(num_rows, keys.shape[2])
         self.weights = values.new_empty(num_rows, values.shape[1])
         self.contexts = values.new_empty(num_rows, values.shape[2])
-        self.score_pulls, self.context_pulls = self.weights, self.contexts
+        self.score_gradients, self.context_gradients = self.weights, self.contexts
 
     def start_backward(self) -> None:
-        self.score_pulls, self.context_pulls = torch.empty_like(self.weights), torch.empty_like(self.contexts)
+        self.score_gradients, self.context_gradients = torch.empty_like(self.weights), torch.empty_like(self.contexts)
 
     def forward(self, rows: slice, query: Tensor) -> Tensor:
         """-> context (rows, value size)"""
@@ -57,26 +58,26 @@ class _DotLooks:
 
     def backward(self, rows: slice, of_context: Tensor) -> Tensor:
         """-> the gradient of the query"""
-        of_context = self.context_pulls[rows].copy_(of_context)
+        of_context = self.context_gradients[rows].copy_(of_context)
         of_weights = torch.bmm(of_context[:, None], self.values[: len(of_context)].transpose(1, 2))[:, 0]
         weights = self.weights[rows]
-        pulled = of_weights.mul_(weights)
-        torch.addcmul(pulled, weights, pulled.sum(1, keepdim=True), value=-1, out=self.score_pulls[rows])
-        return self._pull_scores(rows, self.score_pulls[rows])
+        weighted = of_weights.mul_(weights)
+        torch.addcmul(weighted, weights, weighted.sum(1, keepdim=True), value=-1, out=self.score_gradients[rows])
+        return self._query_gradient(rows, self.score_gradients[rows])
 
-    def pulls(self, packing: Packing, shape: torch.Size) -> list[Tensor | None]:
+    def gradients(self, packing: Packing, shape: torch.Size) -> list[Tensor | None]:
         """The gradients of values, keys, query weight and direction; `shape` begins with (batch, time)."""
-        weights, of_contexts = (unpacked(part, packing, shape) for part in (self.weights, self.context_pulls))
-        return [weights.transpose(1, 2) @ of_contexts, *self._score_pulls(packing, shape)]
+        weights, of_contexts = (unpacked(part, packing, shape) for part in (self.weights, self.context_gradients))
+        return [weights.transpose(1, 2) @ of_contexts, *self._key_and_weight_gradients(packing, shape)]
 
     def _scores(self, rows: slice, query: Tensor) -> Tensor:
         return torch.bmm(self.keys[: len(query)], query[:, :, None])[:, :, 0].mul_(self.scale)
 
-    def _pull_scores(self, rows: slice, of_scores: Tensor) -> Tensor:
+    def _query_gradient(self, rows: slice, of_scores: Tensor) -> Tensor:
         return torch.bmm(of_scores[:, None], self.keys[: len(of_scores)])[:, 0].mul_(self.scale)
 
-    def _score_pulls(self, packing: Packing, shape: torch.Size) -> list[Tensor | None]:
-        of_scores, queries = (unpacked(part, packing, shape) for part in (self.score_pulls, self.queries))
+    def _key_and_weight_gradients(self, packing: Packing, shape: torch.Size) -> list[Tensor | None]:
+        of_scores, queries = (unpacked(part, packing, shape) for part in (self.score_gradients, self.queries))
         return [(of_scores.transpose(1, 2) @ queries).mul_(self.scale), None, None]
 
 
@@ -89,12 +90,12 @@ class _AdditiveLooks(_DotLooks):
         super().__init__(num_rows, values, key_powers(keys), mask, 1.0)
         self.weight, self.direction = weight, direction
         self.powers, self.pairs = torch.empty_like(self.queries), torch.empty_like(keys)
-        self.query_pulls = self.powers
+        self.query_gradients = self.powers
 
     def start_backward(self) -> None:
         super().start_backward()
-        self.query_pulls, self.pair_pulls = torch.empty_like(self.powers), torch.empty_like(self.keys)
-        self.key_pulls, self.direction_pull = torch.zeros_like(self.keys), torch.zeros_like(self.direction)
+        self.query_gradients, self.pair_gradients = torch.empty_like(self.powers), torch.empty_like(self.keys)
+        self.key_gradients, self.direction_gradient = torch.zeros_like(self.keys), torch.zeros_like(self.direction)
 
     def _remote(self, rows: slice) -> Tensor:
         running = rows.stop - rows.start
@@ -104,18 +105,19 @@ class _AdditiveLooks(_DotLooks):
         self.powers[rows] = query_powers(query @ self.weight.T)
         return torch.matmul(self._remote(rows), self.direction).mul_(-2)
 
-    def _pull_scores(self, rows: slice, of_scores: Tensor) -> Tensor:
+    def _query_gradient(self, rows: slice, of_scores: Tensor) -> Tensor:
         remote, running = self._remote(rows), len(of_scores)
-        self.direction_pull.addmv_(remote.flatten(0, 1).T, of_scores.flatten(), alpha=-2)  # a query's pulls sum to 0
-        pulls = pull_pairs(of_scores, remote, self.pair_pulls[:running])
-        self.key_pulls[:running] += pulls
-        of_query = torch.sum(pulls, 1, out=self.query_pulls[rows]).mul_(4 * self.direction)
+        # The gradients of a query's scores sum to 0, so the constant that was left out has none.
+        self.direction_gradient.addmv_(remote.flatten(0, 1).T, of_scores.flatten(), alpha=-2)
+        gradients = pair_gradients(of_scores, remote, self.pair_gradients[:running])
+        self.key_gradients[:running] += gradients
+        of_query = torch.sum(gradients, 1, out=self.query_gradients[rows]).mul_(4 * self.direction)
         return of_query @ self.weight
 
-    def _score_pulls(self, packing: Packing, shape: torch.Size) -> list[Tensor | None]:
-        of_keys = torch.empty_like(self.key_pulls)
-        of_keys[packing.order] = self.key_pulls.mul_(4 * self.direction)
-        return [of_keys, self.query_pulls.T @ self.queries, self.direction_pull]
+    def _key_and_weight_gradients(self, packing: Packing, shape: torch.Size) -> list[Tensor | None]:
+        of_keys = torch.empty_like(self.key_gradients)
+        of_keys[packing.order] = self.key_gradients.mul_(4 * self.direction)
+        return [of_keys, self.query_gradients.T @ self.queries, self.direction_gradient]
 
 
 def unpacked(rows: Tensor, packing: Packing, shape: torch.Size) -> Tensor:
@@ -202,39 +204,41 @@ class _Decoder(torch.autograd.Function):
             if part is not None:
                 part.start_backward()
         for rows in reversed(packing.steps):
-            pull = [part[: rows.stop - rows.start] for part in state]
+            state_gradient = [part[: rows.stop - rows.start] for part in state]
             if read is None:
-                pull[0].add_(given[0][rows])
+                state_gradient[0].add_(given[0][rows])
                 of_context = given[1][rows]
             else:
-                of_context = read.backward(rows, given[0][rows], pull[0])
+                of_context = read.backward(rows, given[0][rows], state_gradient[0])
             if not first:
-                pull[0].add_(look.backward(rows, of_context))
-            run.backward(rows, pull)
+                state_gradient[0].add_(look.backward(rows, of_context))
+            run.backward(rows, state_gradient)
             if first:
-                add_product(of_context, run.pulls[rows].to(packed.dtype), weight_context)
-                pull[0].add_(look.backward(rows, of_context))
+                add_product(of_context, run.gradients[rows].to(packed.dtype), weight_context)
+                state_gradient[0].add_(look.backward(rows, of_context))
             if read is not None:
-                put_product(read.fed_pull[: rows.stop - rows.start], run.pulls[rows].to(packed.dtype), weight_fed)
-        count, pulls = len(packing.positions), rows_like(run.pulls, packed)
-        inputs, of_embedded = [packed], wide((pulls @ weight_embedded)[:count])
+                fed_gradient = read.fed_gradient[: rows.stop - rows.start]
+                put_product(fed_gradient, run.gradients[rows].to(packed.dtype), weight_fed)
+        count, gradients = len(packing.positions), rows_like(run.gradients, packed)
+        inputs, of_embedded = [packed], wide((gradients @ weight_embedded)[:count])
         of_read: tuple[Tensor | None, ...] = (None, None)
         if first:
             inputs.append(look.contexts)
         if read is not None:
             inputs.append(read.fed_before())
             seen = [ctx.hiddens, look.contexts] + ([packed] if first else [])
-            read_pulls = rows_like(read.pulls, packed)
-            of_read = (wide(read_pulls.T @ torch.cat([rows_like(part, packed) for part in seen], 1)), read.pulls.sum(0))
+            read_gradients = rows_like(read.gradients, packed)
+            all_seen = torch.cat([rows_like(part, packed) for part in seen], 1)
+            of_read = (wide(read_gradients.T @ all_seen), read.gradients.sum(0))
             if first:
-                add_product(of_embedded, read_pulls, read.weight_embedded)
+                add_product(of_embedded, read_gradients, read.weight_embedded)
         of_state = [torch.empty_like(part).index_copy_(0, packing.order, part) for part in state]
         all_inputs = torch.cat([rows_like(part, packed) for part in inputs], 1)
-        of_cell = [wide(pulls.T @ all_inputs), run.pulls.sum(0), *run.weight_pulls()]
+        of_cell = [wide(gradients.T @ all_inputs), run.gradients.sum(0), *run.weight_gradients()]
         return (
             None,
             unpacked(of_embedded, packing, ctx.shape),
-            *look.pulls(packing, ctx.shape),
+            *look.gradients(packing, ctx.shape),
             *of_read,
             None,
             *of_state,
@@ -266,11 +270,11 @@ class _Readout:
         self.features = self.squashed if kept is None else torch.empty_like(self.squashed)
         self.packing = packing
         self.last = slice(0, 0)
-        self.pulls, self.fed_pull = self.squashed, self.squashed
+        self.gradients, self.fed_gradient = self.squashed, self.squashed
 
     def start_backward(self) -> None:
-        self.pulls = torch.empty_like(self.squashed)
-        self.fed_pull = self.squashed.new_zeros(len(self.packing.order), self.squashed.shape[1])
+        self.gradients = torch.empty_like(self.squashed)
+        self.fed_gradient = self.squashed.new_zeros(len(self.packing.order), self.squashed.shape[1])
 
     def before(self, rows: slice) -> Tensor:
         """The features of the step before, of the sentences that go on."""
@@ -287,13 +291,13 @@ class _Readout:
 
     def backward(self, rows: slice, of_features: Tensor, of_hidden: Tensor) -> Tensor:
         """-> the gradient of the context; that of the hidden state is added to `of_hidden`"""
-        pull = of_features + self.fed_pull[: len(of_features)]
+        gradient = of_features + self.fed_gradient[: len(of_features)]
         if self.kept is not None:
-            pull.mul_(self.kept[rows])
-        pulls = tanh_pull(pull, self.squashed[rows], grad_input=self.pulls[rows])
-        pulls = pulls.to(self.weight_hidden.dtype)
-        add_product(of_hidden, pulls, self.weight_hidden)
-        return wide(times(pulls, self.weight_context))
+            gradient.mul_(self.kept[rows])
+        gradients = tanh_backward(gradient, self.squashed[rows], grad_input=self.gradients[rows])
+        gradients = gradients.to(self.weight_hidden.dtype)
+        add_product(of_hidden, gradients, self.weight_hidden)
+        return wide(times(gradients, self.weight_context))
 
     def fed_before(self) -> Tensor:
         """What was fed into each step: nothing into the first."""
@@ -312,16 +316,19 @@ class Decoded(NamedTuple):
     weights: Tensor
 
 
-def can_decode(score: nn.Module, keys: Tensor) -> bool:
-    """Whether `decode` knows the score and can take its keys."""
-    if keys.device.type != "cpu":
+SCORES_IN_LOOP: tuple[type[Score], ...] = (Additive, Dot, Multiplicative, ScaledDot)
+
+
+def can_decode(cell: Cell, score: Score, keys: Tensor) -> bool:
+    """Whether `decode` knows these very classes, not what they were made from, and can take the keys."""
+    if not has_steps(cell) or type(score) not in SCORES_IN_LOOP or keys.device.type != "cpu":
         return False
-    return powers_are_safe(keys) if isinstance(score, Additive) else isinstance(score, Dot | Multiplicative)
+    return type(score) is not Additive or powers_are_safe(keys)
 
 
 def decode(
     cell: Cell,
-    score: Additive | Dot | Multiplicative,
+    score: Score,
     embedded: Tensor,
     lengths: Tensor,
     state: State,
@@ -333,11 +340,13 @@ def decode(
     readout: nn.Linear | None = None,
     kept: Tensor | None = None,
 ) -> Decoded:
-    """Lead a one-layer decoder along known targets (batch, time, embedding).
+    """Lead a one-layer decoder along known targets (batch, time, embedding), where `can_decode` says so.
 
     With `context_first` a step looks with the state it comes from and the cell is given what it saw; else it looks with
     the state it has reached. With `readout` its features, multiplied with `kept` (dropout), are fed into the next step.
     """
+    assert has_steps(cell), "ask can_decode first"
+    assert type(score) in SCORES_IN_LOOP, "ask can_decode first"
     packing = pack(lengths, embedded.shape[0], embedded.shape[1], embedded.device)
     scale = 1 / math.sqrt(keys.shape[2]) if isinstance(score, ScaledDot) else 1.0
     plan = _Plan(packing, type(cell), len(state), mask, scale, context_first)

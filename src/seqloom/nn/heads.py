@@ -100,11 +100,11 @@ class _Look(torch.autograd.Function):
     def backward(ctx: Any, of_context: Tensor) -> tuple[Tensor | None, ...]:
         *given, weights = ctx.saved_tensors
         batch, heads, _, _, size = ctx.sizes
-        pulls = [part.new_empty(batch, part.shape[2], heads, size) for part in given]
+        gradients = [part.new_empty(batch, part.shape[2], heads, size) for part in given]
         of_context = of_context if of_context.stride(-1) == 1 else of_context.contiguous()
-        parts, out = [_part(part.detach()) for part in given], tuple(pull.view(-1).numpy() for pull in pulls)
+        parts, out = [_part(part.detach()) for part in given], tuple(part.view(-1).numpy() for part in gradients)
         _look_back(ctx.sizes, parts, ctx.causal, weights, _part(of_context), out, heads * size)
-        return (*(pull.transpose(1, 2) for pull in pulls), None, None)
+        return (*(part.transpose(1, 2) for part in gradients), None, None)
 
 
 Sizes = tuple[int, int, int, int, int]  # batch, heads, queries, keys, size of a head
@@ -130,14 +130,14 @@ def _look_back(
     causal: bool,
     weights: Tensor,
     of_context: Part,
-    pulls: tuple[np.ndarray, ...],
+    gradients: tuple[np.ndarray, ...],
     stride: int,
 ) -> None:
-    """Fills `pulls`, flat memory of (batch, time, heads, size) each, with the gradients of what was given."""
+    """Fills `gradients`, flat memory of (batch, time, heads, size) each, with the gradients of what was given."""
     from seqloom.kernels.heads import look_back
 
     query, keys, values = given
-    look_back(sizes, *query, *keys, *values, causal, weights.numpy(), *of_context, pulls, stride)
+    look_back(sizes, *query, *keys, *values, causal, weights.numpy(), *of_context, gradients, stride)
 
 
 class _LookAround(torch.autograd.Function):
@@ -177,26 +177,26 @@ class _LookAround(torch.autograd.Function):
         rows, weight, block, weights, context, outer_weight, *angles = ctx.saved_tensors
         batch, heads, time, _, size = ctx.sizes
         of_outer = of_outer_bias = None
-        pull = torch.empty_like(block)
+        gradient = torch.empty_like(block)
         if of_output is None:  # only keys and values were used
-            pull.zero_()
+            gradient.zero_()
         else:
             of_output = of_output.reshape(batch * time, -1)
             of_outer_bias, of_output = of_output.sum(0), rows_like(of_output, rows)
             of_outer = wide(of_output.T @ context)
             of_context = wide((of_output @ outer_weight)[: batch * time]).view(-1).numpy()
             strides = (time * heads * size, size, heads * size)
-            out = tuple(numbers for numbers, _ in _parts(pull))
+            out = tuple(numbers for numbers, _ in _parts(gradient))
             _look_back(ctx.sizes, _parts(block), ctx.causal, weights, (of_context, strides), out, 3 * heads * size)
         if of_block is not None:
-            pull += of_block
+            gradient += of_block
         if angles:
             cosines, sines = angles
-            _turn_block(pull, cosines, sines, -1.0)
-        pull = pull.view(batch * time, -1)
-        of_bias, pull = pull.sum(0), rows_like(pull, rows)
-        of_inputs = wide((pull @ weight)[: batch * time]).view(batch, time, -1)
-        return of_inputs, wide(pull.T @ rows), of_bias, of_outer, of_outer_bias, None, None, None, None
+            _turn_block(gradient, cosines, sines, -1.0)
+        gradient = gradient.view(batch * time, -1)
+        of_bias, gradient = gradient.sum(0), rows_like(gradient, rows)
+        of_inputs = wide((gradient @ weight)[: batch * time]).view(batch, time, -1)
+        return of_inputs, wide(gradient.T @ rows), of_bias, of_outer, of_outer_bias, None, None, None, None
 
 
 def look_around_at_once(

@@ -11,6 +11,12 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=lengths.device) < lengths[:, None]
 
 
+def real_or_none(lengths: Tensor, size: int) -> Tensor | None:
+    """`length_mask`, or None where no row is padded: what needs no mask is faster without."""
+    mask = length_mask(lengths, size)
+    return None if bool(mask.all()) else mask
+
+
 def causal_mask(size: int, device: torch.device | None = None) -> Tensor:
     """(size, size), True where a position (row) may look at another (column): at itself and at what came before."""
     return torch.ones(size, size, dtype=torch.bool, device=device).tril()

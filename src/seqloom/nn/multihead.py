@@ -1,7 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2): the same attention several times, in smaller spaces.
 
 `attend_heads` is `attention.attend` for all heads at once. While nobody watches it runs torch's fused kernel, or ours
-where a training reads short texts; with `watch` it is computed in the open and the weights are handed over. Tests prove
+where a training reads short texts; with `watch` it is computed in the open and the weights are given out. Tests prove
 all equal.
 """
 
@@ -18,7 +18,7 @@ from seqloom.nn.attention import attend, scaled_dot_scores
 from seqloom.nn.heads import heads_fit, look_around_at_once, look_at_once
 from seqloom.nn.masks import causal_mask
 from seqloom.nn.narrow import linear
-from seqloom.nn.positions import NoPositions
+from seqloom.nn.positions import NoPositions, Rotary, acts_inside
 
 # Queries, keys and values start smaller than Xavier says: by what he says of one product for all three, as in torch.
 START = 0.5**0.5
@@ -38,7 +38,7 @@ class KeysValues(NamedTuple):
 
 
 class Past:
-    """Keys and values of all layers of what a decoder has said so far, in one block: (room, rows, layers * 2 * size).
+    """Keys and values of all layers of what a decoder has read so far, in one block: (room, rows, layers * 2 * size).
 
     Time comes first, so the next position is written into room that is there already, and one copy of what is filled
     reorders the rows of every layer. Room doubles when it runs out. It is a value all the same: whoever goes on from
@@ -121,7 +121,7 @@ def attend_heads(
         bias: added to the scores before the softmax.
         causal: a query sees the keys up to its own place, both counted from the start.
         dropout: share of weights left out, while training.
-        watch: is handed the weights; the fused kernel has none to show.
+        watch: called with the weights; the fused kernel has none to show.
     """
     if watch is None:
         if bias is None and not dropout and heads_fit(query, memory.keys, memory.values, mask):
@@ -212,17 +212,19 @@ class SelfAttention(nn.Module):
             inputs: the positions that look; with `past`, those that follow it.
             mask: True where a key is real; broadcastable to (batch, heads, queries, keys).
             past: keys and values of the positions before.
-            watch: is handed the weights.
+            watch: called with the weights.
         """
+        positions = self.positions
+        known = type(positions) is Rotary or not acts_inside(type(positions))  # a new encoding may turn otherwise
         open_to_all = watch is None and past is None and not self.plain
-        if open_to_all and not self.positions.biased and not (self.dropout and self.training):
-            turns = self.positions.turns(inputs.shape[1])
+        if open_to_all and known and not (self.dropout and self.training):
+            turns = positions.turns(inputs.shape[1]) if type(positions) is Rotary else None
             found = look_around_at_once(inputs, self.project, self.output, self.num_heads, turns, mask, self.causal)
             if found is not None:
                 return found[0], KeysValues(*found[1:])
         query, keys, values = (split_heads(part, self.num_heads) for part in linear(inputs, self.project).chunk(3, -1))
         offset = 0 if past is None else past.keys.shape[2]
-        query, keys = self.positions.rotate(query, offset), self.positions.rotate(keys, offset)
+        query, keys = positions.rotate(query, offset), positions.rotate(keys, offset)
         memory = KeysValues(keys, values)
         if past is not None:
             memory = past.append(keys, values)
@@ -234,7 +236,7 @@ class SelfAttention(nn.Module):
             query,
             memory,
             mask,
-            bias=self.positions.bias(query, keys.shape[2], offset),
+            bias=positions.bias(query, keys.shape[2], offset),
             causal=self.causal and past is None,
             dropout=self.dropout if self.training else 0.0,
             watch=_unseen if watch is None and self.plain else watch,

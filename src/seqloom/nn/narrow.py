@@ -111,9 +111,9 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight = ctx.saved_tensors
         given = gradient.flatten(0, -2)
-        pull = rows_like(given, rows)
-        of_inputs = wide((pull @ weight)[: len(given)]).view(*gradient.shape[:-1], weight.shape[1])
-        return of_inputs, wide(pull.T @ rows), given.sum(0) if ctx.needs_input_grad[2] else None
+        of_rows = rows_like(given, rows)
+        of_inputs = wide((of_rows @ weight)[: len(given)]).view(*gradient.shape[:-1], weight.shape[1])
+        return of_inputs, wide(of_rows.T @ rows), given.sum(0) if ctx.needs_input_grad[2] else None
 
 
 def mapped(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Position encodings: attention by itself sees a bag of words, and each of these tells it the order in another way.
+"""Position encodings: attention by itself sees a bag of words, and each of these shows it the order in another way.
 
 An encoding may act at three places, and each acts at exactly one:
 
@@ -6,8 +6,8 @@ An encoding may act at three places, and each acts at exactly one:
     rotate(vectors, offset)          what turns queries and keys, inside every self-attention
     bias(query, num_keys, offset)    what is added to the scores, inside every self-attention
 
-`offset` is the position of the first row: a decoder that goes on after `offset` symbols passes it. A table says for
-each name where it acts (`inside`: in every layer, with weights of its own there; else once, at the bottom).
+`offset` is the position of the first row: a decoder that goes on after `offset` symbols passes it. A new one is a class
+that overrides one of the three, and a line in `POSITIONS`; where it acts follows from which.
 """
 
 from __future__ import annotations
@@ -69,16 +69,14 @@ def turned(vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 def alibi_slopes(num_heads: int) -> Tensor:
     """Press et al. 2022: a geometric sequence from 2^(-8/n); for n not a power of two, every other one of 2n's."""
     power = 2 ** math.floor(math.log2(num_heads))
-    slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
-    slopes += [2 ** (-4 * (2 * head + 1) / power) for head in range(num_heads - power)]
-    return torch.tensor(slopes)
+    exponents = [-8 * torch.arange(1, power + 1, dtype=torch.float64) / power]
+    exponents += [-4 * (2 * torch.arange(num_heads - power, dtype=torch.float64) + 1) / power]
+    return torch.cat(exponents).exp2().float()
 
 
 class NoPositions(nn.Module):
     """None: without a causal mask, every order of the input looks the same."""
 
-    inside = False
-    biased = False  # whether `bias` gives something
     max_length: int | None = None
 
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
@@ -88,10 +86,6 @@ class NoPositions(nn.Module):
         """(batch, time, size) -> same."""
         return inputs
 
-    def turns(self, num_positions: int, offset: int = 0) -> tuple[Tensor, Tensor] | None:
-        """Cosines and sines (positions, half a head) of the angles of `rotate`; None where it does nothing."""
-        return None
-
     def rotate(self, vectors: Tensor, offset: int = 0) -> Tensor:
         """(batch, heads, time, head size) -> same; applied to queries and to keys."""
         return vectors
@@ -99,6 +93,18 @@ class NoPositions(nn.Module):
     def bias(self, query: Tensor, num_keys: int, offset: int = 0) -> Tensor | None:
         """(batch, heads, queries, head size) -> something to add to the scores (batch, heads, queries, keys)."""
         return None
+
+
+def overrides(kind: type[NoPositions], hook: str) -> bool:
+    """Whether an encoding acts at one of the three places."""
+    return getattr(kind, hook) is not getattr(NoPositions, hook)
+
+
+def acts_inside(kind: type[NoPositions]) -> bool:
+    """Whether an encoding acts in every self-attention, with weights of its own there; else it does at the bottom."""
+    inside = overrides(kind, "rotate") or overrides(kind, "bias")
+    assert not (inside and overrides(kind, "embed")), f"{kind.__name__} overrides `embed` and another hook"
+    return inside
 
 
 class Sinusoidal(NoPositions):
@@ -135,8 +141,6 @@ class Relative(NoPositions):
     The vectors for keys only: the paper found those for values (eq. 3) to add nothing once these are there.
     """
 
-    inside = biased = True
-
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
         super().__init__(size=size, num_heads=num_heads, max_length=max_length, distance=distance)
         self.distance = distance
@@ -152,8 +156,6 @@ class Relative(NoPositions):
 class Rotary(NoPositions):
     """Queries and keys are turned by angles that grow with their position, so scores see distances (Su et al. 2021)."""
 
-    inside = True
-
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
         super().__init__(size=size, num_heads=num_heads, max_length=max_length, distance=distance)
         self.plain = False
@@ -166,6 +168,7 @@ class Rotary(NoPositions):
         return torch.stack([angles.cos(), angles.sin()]).float()  # (2, positions, half)
 
     def turns(self, num_positions: int, offset: int = 0) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (positions, half a head) of the angles of `rotate`."""
         end = offset + num_positions
         if end > self.angles.shape[1]:  # type: ignore[index]
             cosines, sines = self._angles(num_positions, offset).to(self.angles)  # type: ignore[arg-type]
@@ -179,8 +182,6 @@ class Rotary(NoPositions):
 
 class Alibi(NoPositions):
     """Scores fall with the distance, in each head at its own rate; nothing is learned (Press et al. 2022)."""
-
-    inside = biased = True
 
     def __init__(self, *, size: int, num_heads: int, max_length: int, distance: int) -> None:
         super().__init__(size=size, num_heads=num_heads, max_length=max_length, distance=distance)

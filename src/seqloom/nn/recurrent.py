@@ -1,27 +1,39 @@
 """Cells over whole sequences: unrolled in plain sight, or as one operation (`fused.py`).
 
 torch's own compiled loops, where it has the formula, serve when no gradient is wanted, on other devices than a CPU, and
-where `trains_fused` says that they are faster.
+where `trains_fused` says that they are faster. A cell that has neither is unrolled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqloom.nn.cells import CELLS, Cell, Gates, HiddenState, LSTMState, State
+from seqloom.nn.cells import CELLS, Cell, Gates, State
 from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.dropout import DROPOUTS, Dropout
-from seqloom.nn.fused import run_layer
+from seqloom.nn.fused import FusedCell, has_steps, run_layer
 from seqloom.nn.masks import length_mask
 
 Watch = Callable[[str, Gates], None]  # called with a layer's name and the gates of all its steps, (batch, time, units)
+Loop = Callable[..., tuple[Tensor, list[State]]]  # `run_fused` or `run_compiled`
 
 FUSED_FROM = 256  # units: below it torch's compiled loop trains faster, its steps being too short for calls from Python
+
+
+class CompiledCell(Cell, Protocol):
+    """A cell that torch has a loop for."""
+
+    def kernel_weights(self, weight_hidden: Tensor | None = None) -> list[Tensor]: ...
+
+
+def kernel_of(cell: Cell) -> str | None:
+    """The compiled loop that this very class names: one made from it has a formula of its own."""
+    return vars(type(cell)).get("kernel")
 
 
 def trains_fused(cell: Cell, lengths: Tensor | None) -> bool:
@@ -30,7 +42,16 @@ def trains_fused(cell: Cell, lengths: Tensor | None) -> bool:
     An LSTM over rows without padding it does not, at any size: for those alone torch hands the loop to oneDNN, which
     lays the weights out once for all steps.
     """
-    return cell.hidden_size >= FUSED_FROM and not (cell.kernel == "lstm" and lengths is None)
+    return cell.hidden_size >= FUSED_FROM and not (kernel_of(cell) == "lstm" and lengths is None)
+
+
+def fast_loop(cell: Cell, inputs: Tensor, lengths: Tensor | None) -> Loop | None:
+    """What gives the same as `unroll` in less time; None for a cell that only has its formula."""
+    compiled = kernel_of(cell) is not None
+    trains = torch.is_grad_enabled() and inputs.device.type == "cpu"
+    if has_steps(cell) and (not compiled or (trains and trains_fused(cell, lengths))):
+        return run_fused
+    return run_compiled if compiled else None
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
@@ -70,11 +91,11 @@ def unroll(
     hiddens: list[Tensor] = [inputs.new_empty(0)] * num_steps
     collected: list[Gates] = [{}] * num_steps
     for time in reversed(range(num_steps)) if backward else range(num_steps):
-        new, gates = cell.step(projected[:, time], state, hidden_weight)  # type: ignore[arg-type]
+        new, gates = cell.step(projected[:, time], state, hidden_weight)
         if mask is not None:
             real = mask[:, time, None]
             hiddens[time] = new.hidden * real
-            new = type(new)(*(torch.where(real, a, b) for a, b in zip(new, state, strict=True)))
+            new = new._make(torch.where(real, a, b) for a, b in zip(new, state, strict=True))
         else:
             hiddens[time] = new.hidden
         state, collected[time] = new, gates
@@ -83,7 +104,7 @@ def unroll(
 
 
 def run_fused(
-    cells: Sequence[Cell],
+    cells: Sequence[FusedCell],
     inputs: Tensor,
     states: Sequence[State],
     lengths: Tensor | None,
@@ -94,11 +115,11 @@ def run_fused(
     -> outputs (batch, time, directions * hidden), one final state a direction
     """
     outputs, finals = run_layer(cells, inputs, states, lengths, hidden_weights or [None] * len(cells))
-    return outputs, [type(state)(*parts) for state, parts in zip(states, finals, strict=True)]
+    return outputs, [state._make(parts) for state, parts in zip(states, finals, strict=True)]
 
 
 def run_compiled(
-    cells: Sequence[Cell],
+    cells: Sequence[CompiledCell],
     inputs: Tensor,
     states: Sequence[State],
     lengths: Tensor | None,
@@ -108,7 +129,7 @@ def run_compiled(
 
     -> outputs (batch, time, directions * hidden), one final state a direction
     """
-    kernel: Any = getattr(torch, cells[0].kernel or "")
+    kernel: Any = getattr(torch, kernel_of(cells[0]) or "")
     given = hidden_weights or [None] * len(cells)
     weights = [tensor for cell, hidden in zip(cells, given, strict=True) for tensor in cell.kernel_weights(hidden)]
     initial = [torch.stack(parts) for parts in zip(*states, strict=True)]  # each (directions, batch, hidden)
@@ -125,8 +146,7 @@ def run_compiled(
         data, *final = kernel(packed.data, packed.batch_sizes, hx, *settings)
         outputs, _ = pad_packed_sequence(packed._replace(data=data), batch_first=True, total_length=inputs.shape[1])
         final = [part.index_select(1, packed.unsorted_indices) for part in final]
-    kind = LSTMState if len(final) == 2 else HiddenState
-    return outputs, [kind(*(part[direction] for part in final)) for direction in range(len(cells))]
+    return outputs, [state._make(part[direction] for part in final) for direction, state in enumerate(states)]
 
 
 class RecurrentLayer(nn.Module):
@@ -149,7 +169,8 @@ class RecurrentLayer(nn.Module):
         self.names = ("forward", "backward") if bidirectional else ("forward",)
         self.plain = False
         kind = CELLS[cell]
-        self.cells = nn.ModuleList(kind(input_size=input_size, hidden_size=hidden_size) for _ in self.names)
+        cells = [kind(input_size=input_size, hidden_size=hidden_size) for _ in self.names]
+        self.cells = nn.ModuleList(cells)  # type: ignore[arg-type]
         self.weight_dropout = Dropout(weight_drop)
 
     def start(self, like: Tensor) -> list[State]:
@@ -172,10 +193,9 @@ class RecurrentLayer(nn.Module):
         weights = [self.weight_dropout(cell.weight_hidden) for cell in cells]
         one_step = inputs.shape[1] == 1 and lengths is None and not torch.is_grad_enabled()
         if watch is None and not self.plain and not one_step:  # oneDNN would lay out the weights for a single use
-            trains = torch.is_grad_enabled() and inputs.device.type == "cpu"
-            fused = cells[0].kernel is None or (trains and trains_fused(cells[0], lengths))
-            run_fast = run_fused if fused else run_compiled
-            return run_fast(cells, inputs, states, lengths, weights)
+            loop = fast_loop(cells[0], inputs, lengths)
+            if loop is not None:
+                return loop(cells, inputs, states, lengths, weights)
         runs = []
         for name, cell, state, weight in zip(self.names, cells, states, weights, strict=True):
             run = unroll(cell, inputs, state, lengths, backward=name == "backward", hidden_weight=weight)
@@ -194,7 +214,7 @@ class RecurrentLayer(nn.Module):
         """One step of a one-directional layer: (batch, input) -> the next state."""
         cell = self.cell
         weight = self.weight_dropout(cell.weight_hidden)
-        return cell.step(cell.project(inputs), state, weight)  # type: ignore[arg-type]
+        return cell.step(cell.project(inputs), state, weight)
 
 
 class RecurrentStack(nn.Module):
@@ -256,7 +276,7 @@ class RecurrentStack(nn.Module):
             within = None if watch is None else lambda name, gates, i=index: watch(f"{i}.{name}", gates)
             outputs, final = layer(inputs, start, lengths, watch=within)
             seen.append(self._connect(seen, outputs))
-            finals.append(type(final[0])(*(torch.cat(parts, -1) for parts in zip(*final, strict=True))))
+            finals.append(final[0]._make(torch.cat(parts, -1) for parts in zip(*final, strict=True)))
         if collect is not None:
             collect += seen
         return seen[-1], tuple(finals)

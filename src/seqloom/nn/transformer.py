@@ -7,6 +7,7 @@ looks at an encoded source (`cross=True`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,14 +17,14 @@ from seqloom.nn.connections import CONNECTIONS
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.multihead import CrossAttention, KeysValues, SelfAttention, WatchHeads
 from seqloom.nn.narrow import linear
-from seqloom.nn.positions import POSITIONS, NoPositions
+from seqloom.nn.positions import POSITIONS, NoPositions, acts_inside
 
 WatchLayers = Callable[[str, Tensor], None]  # is given "0.self" or "0.cross" and weights (batch, heads, queries, keys)
 
 TABLE_SIZE = 512  # positions of a table that nobody gave a size; those that need no weights go on beyond it
-CLIPPED_AT = 16  # distance beyond which relative positions are one, unless told otherwise
+CLIPPED_AT = 16  # distance beyond which relative positions are one, unless a recipe changes it
 
-NORMS: dict[str, type[nn.LayerNorm] | type[nn.RMSNorm]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+NORMS: dict[str, Callable[..., Any]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}  # made from a size and `eps`
 
 
 class FeedForward(nn.Module):
@@ -179,6 +180,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         kind = POSITIONS[positions]
+        inside = acts_inside(kind)
 
         def positions_of(chosen: type[NoPositions]) -> NoPositions:
             return chosen(
@@ -188,7 +190,7 @@ class TransformerStack(nn.Module):
                 distance=max_distance or CLIPPED_AT,
             )
 
-        self.positions = positions_of(NoPositions if kind.inside else kind)
+        self.positions = positions_of(NoPositions if inside else kind)
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(
@@ -200,7 +202,7 @@ class TransformerStack(nn.Module):
                 norm_first=norm_first,
                 connection=connections,
                 num_seen=1 + index * (3 if cross else 2),
-                positions=positions_of(kind if kind.inside else NoPositions),
+                positions=positions_of(kind if inside else NoPositions),
                 causal=causal,
                 cross=cross,
                 dropout=dropout,
@@ -231,7 +233,7 @@ class TransformerStack(nn.Module):
             past: what the last call gave back.
             memory: the source as each layer's cross-attention prepared it.
             memory_mask: True where the source is real.
-            watch: is handed the weights of every attention.
+            watch: called with the weights of every attention.
             collect: is given what each layer passes on, each (batch, time, size), without the last norm.
         """
         offset = past[0].keys.shape[2] if past else 0

@@ -1,31 +1,63 @@
-"""Words to vectors: from running text to a folder of vectors. Nothing here needs torch."""
+"""Words to vectors: from running text to a table of vectors. Nothing here needs torch."""
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-import seqloom
+from pydantic import Field
+
+from seqloom.answers import NeighbourAnswer
 from seqloom.batches.tokens import TokenCorpus, write_tokens
+from seqloom.corpus.examination import examine_words
+from seqloom.corpus.lines import content_digest, expand_path
 from seqloom.corpus.plain import PlainTextSettings, describe, fingerprint, read_lines
-from seqloom.errors import Stopped
-from seqloom.files import folder_written_aside
+from seqloom.errors import Stopped, UserError
+from seqloom.evaluation.figures import Metric, Report, metrics
+from seqloom.evaluation.words import evaluate_file
+from seqloom.settings import Settings, validated
+from seqloom.tasks.base import Examined, Fitted, Recipe, Say, Task, by_name
+from seqloom.tasks.base import Progress as Callback
 from seqloom.text.counts import WordCounts, count, load_counts, save_counts, words_of
 from seqloom.text.phrases import Phrases, learn_phrases, load_phrases, save_phrases
 from seqloom.training.journal import Journal
-from seqloom.training.progress import Progress, duration, say
+from seqloom.training.progress import Progress, duration
 from seqloom.vectors.finishing import finished_vectors
 from seqloom.vectors.glove import train_glove
+from seqloom.vectors.opening import open_vectors
 from seqloom.vectors.ppmi import train_ppmi
-from seqloom.vectors.settings import WordsSettings
+from seqloom.vectors.settings import VECTOR_MODELS, VectorTrainingSettings, WordsSettings
 from seqloom.vectors.table import WordVectors
 from seqloom.vectors.word2vec import Progressed, train_word2vec
 
-FORMAT = 1
+PHRASES, COUNTS = "phrases.json", "counts.tsv"
+
+
+class VectorDataSettings(Settings):
+    """The text that words are met in, and the files that tell how good their vectors are."""
+
+    train: PlainTextSettings
+    test: dict[str, str] = Field(default_factory=dict)
+
+    def corpora(self) -> dict[str, Any]:
+        return {"train": self.train, **self.test}
+
+
+class EmbeddingRecipe(Recipe):
+    """Words to vectors, learned from running text."""
+
+    data: VectorDataSettings
+    text: WordsSettings = WordsSettings()
+    training: VectorTrainingSettings = VectorTrainingSettings()
+
+
+class NeighbourSettings(Settings):
+    """What is answered about a word."""
+
+    count: int = Field(10, ge=1, description="how many of the nearest words")
 
 
 class Words:
@@ -38,60 +70,159 @@ class Words:
         return self.phrases.glue(words_of(line, self.settings.split, self.settings.lowercase))
 
 
-def train_vectors(recipe: Any, run: Path, *, resume: bool = False) -> WordVectors:
-    """prepare -> fit -> save, for vectors."""
-    say(f"reading {describe(recipe.data.train)}")
-    words, counts = _learned(recipe.data.train, recipe.text, run / "text", resume)
-    corpus = _numbered(recipe.data.train, words, counts)
-    exact = "" if counts.exact else " (rare ones were forgotten while counting: counts are lower bounds)"
-    say(f"{corpus.num_words:,} running words, {len(counts):,} different ones with a vector{exact}")
-    kept = (run / "journal.jsonl").stat().st_size if resume and (run / "journal.jsonl").is_file() else 0
-    journal = Journal(run / "journal.jsonl", kept)
-    journal.write("start", words=corpus.num_words, vocabulary=len(counts))
-    began = time.monotonic()
-    try:
-        with Progress("training") as bar:
-            vectors, figures = _TRAINERS[recipe.model.kind](recipe, run, resume, corpus, counts, bar, journal)
-    except KeyboardInterrupt:
-        raise Stopped(f"{duration(time.monotonic() - began)} of training", signal.SIGINT) from None
-    journal.write("end", seconds=round(time.monotonic() - began, 2), **figures)
-    journal.close()
-    _save(run / "model", recipe, vectors, words.phrases, figures)
-    say(f"trained in {duration(time.monotonic() - began)}")
-    return vectors
+class Embedding(Task):
+    """Words to vectors."""
 
+    name = "embed"
+    about = "words to vectors: nearest words, analogies"
+    Recipe = EmbeddingRecipe
+    models: ClassVar[Mapping[str, tuple[Any, Any]]] = {kind: (s, None) for kind, s in VECTOR_MODELS.items()}
+    Options = NeighbourSettings
+    metrics: ClassVar[tuple[Metric, ...]] = metrics("add", "multiply", "spearman")
+    verbs = frozenset({"predict", "evaluate"})
+    instead = "seqloom embed neighbours {model} WORD"
+    tests = "all"
+    kind = "word vectors"
 
-# -- prepare ----------------------------------------------------------------------------------------------------------
+    def __init__(self, words: Words, counts: WordCounts | None = None) -> None:
+        """`counts` are needed for learning only."""
+        self.words, self.counts = words, counts
 
+    # -- data --------------------------------------------------------------------------------------------------------
 
-def _learned(corpus: PlainTextSettings, s: WordsSettings, folder: Path, resume: bool) -> tuple[Words, WordCounts]:
-    """The phrases and words of the text, learned once a run."""
-    if resume and folder.is_dir():
-        words = Words(s, load_phrases(folder / "phrases.json") if s.phrases else Phrases())
-        return words, load_counts(folder / "counts.tsv")
+    @classmethod
+    def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
+        return by_name(data, lambda path: Path(path).stem)
 
-    def sentences(cut: Callable[[str], Sequence[str]]) -> Iterator[Sequence[str]]:
-        return map(cut, read_lines(corpus))
+    @classmethod
+    def describe(cls, corpus: PlainTextSettings | str) -> str:
+        return Path(corpus).name if isinstance(corpus, str) else describe(corpus)
 
-    words = Words(s, Phrases())
-    if s.phrases:
-        plain = words
-        learned = learn_phrases(
-            lambda: sentences(plain), passes=s.phrases, threshold=s.phrase_threshold, discount=s.min_count, tell=say
-        )
-        words = Words(s, learned)
-    with Progress("counting words") as bar:
-        counts = count(
-            sentences(words),
-            min_count=s.min_count,
-            max_words=s.max_words,
-            progress=lambda read: bar.update(None, f"{read:,} words"),
-        )
-    with folder_written_aside(folder) as aside:
-        save_counts(aside / "counts.tsv", counts)
+    @classmethod
+    def fingerprint(cls, corpus: PlainTextSettings | str) -> str:
+        return content_digest(expand_path(corpus)).hex() if isinstance(corpus, str) else fingerprint(corpus)
+
+    @classmethod
+    def examine(cls, recipe: Any, say: Say, **limits: Any) -> Examined:
+        return Examined(*examine_words(recipe.data.train, recipe.text))
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def learn(cls, recipe: Any, say: Say) -> Self:
+        """The phrases and words of the text."""
+        corpus, s = recipe.data.train, recipe.text
+
+        def sentences(cut: Callable[[str], Sequence[str]]) -> Iterator[Sequence[str]]:
+            return map(cut, read_lines(corpus))
+
+        words = Words(s, Phrases())
         if s.phrases:
-            save_phrases(aside / "phrases.json", words.phrases)
-    return words, counts
+            plain = words
+            learned = learn_phrases(
+                lambda: sentences(plain), passes=s.phrases, threshold=s.phrase_threshold, discount=s.min_count, tell=say
+            )
+            words = Words(s, learned)
+        with Progress("counting words") as bar:
+            counts = count(
+                sentences(words),
+                min_count=s.min_count,
+                max_words=s.max_words,
+                progress=lambda read: bar.update(None, f"{read:,} words"),
+            )
+        return cls(words, counts)
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        if self.counts is not None:
+            save_counts(folder / COUNTS, self.counts)
+        if self.words.phrases.passes:
+            save_phrases(folder / PHRASES, self.words.phrases)
+        return {"text": self.words.settings.model_dump(mode="json")}
+
+    @classmethod
+    def load(cls, folder: Path, config: Mapping[str, Any]) -> Self:
+        s = validated(WordsSettings, config.get("text", {}), f"{folder}: text")
+        phrases = load_phrases(folder / PHRASES) if (folder / PHRASES).is_file() else Phrases()
+        return cls(Words(s, phrases), load_counts(folder / COUNTS) if (folder / COUNTS).is_file() else None)
+
+    def vocabulary(self) -> str:
+        return f"{len(self.counts or ()):,} words"
+
+    def fit(self, recipe: Any, run: Path, *, resume: bool, team: Any, say: Say) -> Fitted:
+        counts = self.counts
+        assert counts is not None, "learned before"
+        corpus = _numbered(recipe.data.train, self.words, counts)
+        exact = "" if counts.exact else " (rare ones were forgotten while counting: counts are lower bounds)"
+        say(f"{corpus.num_words:,} running words, {len(counts):,} different ones with a vector{exact}")
+        kept = (run / "journal.jsonl").stat().st_size if resume and (run / "journal.jsonl").is_file() else 0
+        journal = Journal(run / "journal.jsonl", kept)
+        journal.write("start", words=corpus.num_words, vocabulary=len(counts))
+        began = time.monotonic()
+        try:
+            with Progress("training") as bar:
+                vectors, figures = _TRAINERS[recipe.model.kind](recipe, run, resume, corpus, counts, bar, journal)
+        except KeyboardInterrupt:
+            raise Stopped(f"{duration(time.monotonic() - began)} of training", signal.SIGINT) from None
+        seconds = time.monotonic() - began
+        journal.write("end", seconds=round(seconds, 2), **figures)
+        journal.close()
+        losses = ", ".join(f"{loss:.4g}" for loss in figures.get("losses", []))
+        card = {"loss, each epoch": losses} if losses else {}
+        return Fitted(vectors, self.size(vectors), card, seconds)
+
+    def save_model(self, model: WordVectors, folder: Path) -> None:
+        (folder / COUNTS).unlink(missing_ok=True)  # the vectors have them
+        model.save(folder)
+
+    def load_model(self, settings: Any, folder: Path) -> WordVectors:
+        return WordVectors.load(folder)
+
+    @classmethod
+    def open_file(cls, path: Path) -> tuple[Self, WordVectors]:
+        """A file of word2vec, GloVe or fastText."""
+        return cls(Words(WordsSettings(), Phrases())), open_vectors(path)
+
+    def size(self, model: WordVectors) -> str:
+        return f"{len(model):,} words, {model.size} numbers each"
+
+    def amounts(self, model: WordVectors) -> dict[str, int]:
+        pieces = 0 if model.buckets is None else len(model.buckets)
+        return {"parameters": (len(model) + pieces) * model.size}
+
+    def next_steps(self, folder: Path, model: WordVectors) -> list[str]:
+        word = model.words[min(len(model) - 1, 1000)]
+        return [f"seqloom embed neighbours {folder} {word}", f"seqloom look {folder} projection --save words.png"]
+
+    # -- answering ---------------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        model: WordVectors,
+        inputs: Sequence[str],
+        options: NeighbourSettings,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[int, NeighbourAnswer]]:
+        """The nearest words of each word."""
+        for index, word in enumerate(inputs):
+            spelled = model.spelled(word)
+            found = [(near, float(cosine)) for near, cosine in model.neighbours(spelled, options.count)]
+            yield index, NeighbourAnswer(word, spelled in model, found)
+            if progress is not None:
+                progress(index + 1)
+
+    def evaluate(
+        self,
+        model: WordVectors,
+        data: str | Path,
+        name: str,
+        options: Any,
+        progress: Callback | None = None,
+        **how: Any,
+    ) -> Report:
+        """On a file of analogies, or of word pairs that people judged."""
+        if isinstance(data, PlainTextSettings):
+            raise UserError("word vectors are measured on files of analogies or word pairs, not on running text")
+        return evaluate_file(model, expand_path(str(data)))
 
 
 def _numbered(corpus: PlainTextSettings, words: Words, counts: WordCounts) -> TokenCorpus:
@@ -173,42 +304,3 @@ def _ppmi(
 
 
 _TRAINERS = {"skipgram": _word2vec, "cbow": _word2vec, "glove": _glove, "ppmi": _ppmi}
-
-
-# -- save -------------------------------------------------------------------------------------------------------------
-
-
-def _save(folder: Path, recipe: Any, vectors: WordVectors, phrases: Phrases, figures: dict[str, Any]) -> None:
-    config = {
-        "format": FORMAT,
-        "seqloom": seqloom.__version__,
-        "task": "embed",
-        "model": recipe.model.model_dump(mode="json"),
-        "text": recipe.text.model_dump(mode="json"),
-    }
-    with folder_written_aside(folder) as aside:
-        vectors.save(aside)
-        if phrases.passes:
-            save_phrases(aside / "phrases.json", phrases)
-        (aside / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-        (aside / "README.md").write_text(_card(recipe, vectors, figures), encoding="utf-8")
-
-
-def _card(recipe: Any, vectors: WordVectors, figures: dict[str, Any]) -> str:
-    """What a stranger should know before using the vectors."""
-    losses = ", ".join(f"{loss:.4g}" for loss in figures.get("losses", []))
-    return f"""# {recipe.description or "Word vectors"}
-
-| | |
-|---|---|
-| model | {recipe.model.kind}, {len(vectors):,} words, {vectors.size} dimensions |
-| trained on | {describe(recipe.data.train)} |
-| loss, each epoch | {losses or "–"} |
-| made with | seqloom {seqloom.__version__}, {time.strftime("%Y-%m-%d")} |
-
-They carry what was written in that text, its prejudices included.
-
-```
-seqloom embed neighbours . WORD
-```
-"""

@@ -22,7 +22,7 @@ from seqloom.errors import UserError
 from seqloom.inspection.gradients import EMBEDDING, Gradients, GradientTally, RecurrentMatrix
 from seqloom.nn.cells import GRU, LSTM, Cell, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM
 from seqloom.nn.recurrent import RecurrentStack
-from seqloom.tasks.model_language import Language
+from seqloom.sources.running_text import RunningText
 
 STEPS = 50  # back, unless told otherwise
 POSITIONS = 256
@@ -41,16 +41,16 @@ BLOCKS: dict[type[Cell], tuple[str, ...]] = {
 
 
 class Asked(NamedTuple):
-    """A symbol to be said, and what is read before it."""
+    """A symbol that is asked for, and what is read before it."""
 
     read: np.ndarray
-    said: int
+    symbol: int
 
 
 # -- which positions of a text are asked for --------------------------------------------------------------------------
 
 
-def asked_of_text(task: Language, text: str) -> list[Asked]:
+def asked_of_text(task: RunningText, text: str) -> list[Asked]:
     """Every symbol of one text, its end included."""
     ids = np.asarray(task.encode_lines([text + "\n" if task.verbatim else text])[0], np.int64)
     read = np.concatenate([[task.first], ids])
@@ -58,7 +58,7 @@ def asked_of_text(task: Language, text: str) -> list[Asked]:
 
 
 def asked_of_corpus(
-    task: Language, corpus: PlainTextSettings, batching: str, only_last: bool, count: int
+    task: RunningText, corpus: PlainTextSettings, batching: str, only_last: bool, count: int
 ) -> list[Asked]:
     """Symbols spread evenly over a text, each with what a model that reads in this way has read before it."""
     lines = task.encode(corpus)
@@ -112,7 +112,7 @@ def measure_gradients(
     room = steps + 1 + WARM_UP
     if getattr(model.settings, "context", None) is not None:
         room = min(room, model.settings.context)
-    rows = [Asked(row.read[-room:], row.said) for row in asked]
+    rows = [Asked(row.read[-room:], row.symbol) for row in asked]
     lengths = np.array([len(row.read) for row in rows], np.int64)
     tally, batches = GradientTally(steps), sorted_batches(lengths, AT_ONCE)
     for number, indices in enumerate(batches):
@@ -120,12 +120,12 @@ def measure_gradients(
         ends = torch.from_numpy(lengths[indices] - 1)
         read = _states if recurrent else _embeddings
         features, nodes = read(model, inputs, ends)
-        said = torch.tensor([rows[i].said for i in indices])
-        loss = F.cross_entropy(model.output(features), said, reduction="sum")  # rows do not touch each other
+        symbols = torch.tensor([rows[i].symbol for i in indices])
+        loss = F.cross_entropy(model.output(features), symbols, reduction="sum")  # rows do not touch each other
         flat = [node for parts in nodes.values() for node in parts]
-        pulls = iter(torch.autograd.grad(loss, flat, allow_unused=True))
+        gradients = iter(torch.autograd.grad(loss, flat, allow_unused=True))
         for kind, parts in nodes.items():
-            norms = torch.cat([_norms(node, next(pulls)) for node in parts], 1)
+            norms = torch.cat([_norms(node, next(gradients)) for node in parts], 1)
             # A window of words may begin before the text does.
             tally.add(kind, norms[:, -inputs.shape[1] :].double().numpy(), ends.numpy())
         if progress is not None:
@@ -134,9 +134,9 @@ def measure_gradients(
     return Gradients(name, tally.means(), matrices, sample)
 
 
-def _norms(node: Tensor, pull: Tensor | None) -> Tensor:
+def _norms(node: Tensor, gradient: Tensor | None) -> Tensor:
     """(rows, time) of a node of (rows, time, size) or of one step; zero where the loss does not depend on it."""
-    norms = node.new_zeros(node.shape[:-1]) if pull is None else pull.norm(dim=-1)
+    norms = node.new_zeros(node.shape[:-1]) if gradient is None else gradient.norm(dim=-1)
     return norms if norms.dim() == 2 else norms[:, None]
 
 

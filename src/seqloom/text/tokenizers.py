@@ -408,7 +408,12 @@ def _untrained(settings: TextSettings) -> tokenizers.Tokenizer:
         ]
         backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")  # for other users of the file
     backend.normalizer = normalizers.Sequence(steps)
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PATTERNS.get(settings.tokenizer, _WORDS)), "isolated")
+    pattern = _PATTERNS.get(settings.tokenizer, _WORDS)
+    if settings.whole is None:
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    else:  # the spaces first: no expression reaches across one
+        cut: list[Any] = [SPACE, Regex(f"(?:{settings.whole})|{pattern}")]
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(at, "isolated") for at in cut])
     return backend
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from seqloom.errors import RunError, UserError
 from seqloom.files import folder_written_aside, read_json, write_atomically
-from seqloom.settings import ModelSettings
 
 _NAME = re.compile(r"step-(\d{8})")
 
@@ -38,8 +41,15 @@ def checkpoints_in(run: Path) -> list[Checkpoint]:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The weights by name, each once (a tied weight appears under its first name)."""
-    return {name: weight.detach().clone().contiguous() for name, weight in model.named_parameters()}
+    """All that a model has learned by name, each once (a tied weight appears under its first name)."""
+    return {name: tensor.detach().clone().contiguous() for name, tensor in _learned(model).items()}
+
+
+def _learned(model: nn.Module) -> dict[str, Tensor]:
+    """Its weights and the buffers that it keeps, such as the statistics of a batch norm."""
+    kept = model.state_dict(keep_vars=True)  # without buffers that are made anew
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in kept}
+    return {**dict(model.named_parameters()), **buffers}
 
 
 def save_checkpoint(
@@ -90,24 +100,21 @@ def average_weights(folders: list[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for folder in folders:
         for name, weight in load_tensors(folder / "model.safetensors").items():
-            total[name] = total[name] + weight.double() if name in total else weight.double()
-    return {name: (weight / len(folders)).float() for name, weight in total.items()}
+            if not weight.is_floating_point():
+                total[name] = weight  # a count: the newest
+            else:
+                total[name] = total[name] + weight.double() if name in total else weight.double()
+    return {
+        name: (weight / len(folders)).float() if weight.is_floating_point() else weight
+        for name, weight in total.items()
+    }
 
 
 def put_weights(model: nn.Module, weights: dict[str, Tensor], origin: str = "weights") -> None:
     """Copy weights in by name; a missing, unknown or misshapen one is an error that names it."""
-    own = dict(model.named_parameters())
-    wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
-    wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
-    wrong += [
-        f"{name} is {tuple(weights[name].shape)}, expected {tuple(own[name].shape)}"
-        for name in own.keys() & weights.keys()
-        if own[name].shape != weights[name].shape
-    ]
-    if wrong:
-        raise UserError(f"{origin} does not fit its settings: {'; '.join(sorted(wrong)[:5])}")
+    check_names(model, weights, origin)
     with torch.no_grad():
-        for name, weight in own.items():
+        for name, weight in _learned(model).items():
             weight.copy_(weights[name])
 
 
@@ -127,9 +134,48 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
 
 
-def check_sizes(settings: ModelSettings, weights: dict[str, Any], origin: str) -> None:
-    """No size or number of layers may exceed what the file holds: a stranger's settings must not take all memory."""
-    largest = max([len(weights), *(size for weight in weights.values() for size in weight.shape)])
-    for name, value in settings.model_dump(exclude={"context"}).items():  # how far back a model looks is in no tensor
-        if isinstance(value, int) and value > largest:
-            raise UserError(f"{origin} does not fit its settings: {name} is {value:,}, more than anything in the file")
+def check_fits(build: Callable[[], nn.Module], weights: Mapping[str, Any], origin: str) -> None:
+    """Whether a model of these settings has the tensors of a file, found out without taking memory for any.
+
+    A stranger's settings must neither take all memory nor build layers for ever.
+    """
+    most, count, thread = 2 * len(weights) + 8, 0, get_ident()  # tied weights are made before they are tied
+
+    def registered(module: nn.Module, name: str, tensor: Any) -> None:
+        nonlocal count
+        count += get_ident() == thread  # a server may open two models at once
+        if count > most:
+            raise UserError(f"{origin} does not fit its settings: these describe far more than the file holds")
+
+    handle = register_module_parameter_registration_hook(registered)
+    try:
+        with torch.device("meta"), _Unfilled():
+            model = build()
+    except (RuntimeError, TypeError, OverflowError) as error:  # of torch, where a tensor is beyond any memory
+        raise UserError(f"{origin} does not fit its settings: no such model can be built ({error})") from error
+    finally:
+        handle.remove()
+    check_names(model, weights, origin)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Tensors stay without values: to draw those of a meta tensor, torch would load its compiler, for seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def check_names(model: nn.Module, weights: Mapping[str, Any], origin: str) -> None:
+    """A missing, unknown or misshapen tensor is an error that names it."""
+    own = _learned(model)
+    wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
+    wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
+    wrong += [
+        f"{name} is {tuple(weights[name].shape)}, expected {tuple(own[name].shape)}"
+        for name in own.keys() & weights.keys()
+        if own[name].shape != weights[name].shape
+    ]
+    if wrong:
+        raise UserError(f"{origin} does not fit its settings: {'; '.join(sorted(wrong)[:5])}")

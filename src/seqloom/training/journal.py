@@ -1,4 +1,4 @@
-"""The run's diary: one JSON object a line, appended as things happen, cut back to a checkpoint when a run resumes."""
+"""What happened in a run: one JSON object a line, appended at once, cut back to a checkpoint when the run resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training loop. It knows nothing about translation or any other task: `Work` brings batches, loss and validation.
+"""The training loop. It knows no task: `Work` brings batches, loss and validation.
 
 Exact resumption rests on four things: the batches are a function of (seed, epoch, position), every random draw comes
 from torch's generator, whose state is in the checkpoint (or, where several processes train together, is set at every
@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from seqloom.batches.prefetch import Prefetch
 from seqloom.batches.samplers import Position
 from seqloom.errors import RunError, Stopped
-from seqloom.evaluation.metrics import METRICS
-from seqloom.losses import SymbolLoss
+from seqloom.evaluation.figures import METRICS
+from seqloom.losses import Loss
 from seqloom.machine import num_cores
 from seqloom.nn.adding import adding_to_tables
 from seqloom.nn.drawing import drawing_from
@@ -43,7 +43,6 @@ from seqloom.training.checkpoints import (
     save_weights,
     scheduled,
 )
-from seqloom.training.crew import Crew, Hand
 from seqloom.training.journal import Journal
 from seqloom.training.moving_average import PREFIX as MOVING
 from seqloom.training.moving_average import MovingAverage
@@ -52,10 +51,11 @@ from seqloom.training.progress import Progress
 from seqloom.training.schedules import Plateau
 from seqloom.training.settings import FittingSettings
 from seqloom.training.team import JoinedTeam, Team
+from seqloom.training.workers import Worker, Workers
 
 BEST = Path("checkpoints", "best.safetensors")
 REHEARSAL = -1.0  # in place of a learning rate: compute, but learn nothing
-COLLECT = -2.0  # in place of a learning rate: tell what is carried on from batch to batch
+COLLECT = -2.0  # in place of a learning rate: gather what is carried on from batch to batch
 CARRIED = "carried/"
 REHEARSED = 10
 WORTH_NARROWING = 1_000_000  # weights
@@ -86,18 +86,16 @@ class Work(Protocol):
 
     def epochs_done(self, position: Position) -> float: ...
 
-    def loss(self, model: nn.Module, batch: Any) -> SymbolLoss: ...
+    def loss(self, model: nn.Module, batch: Any, carried: Any) -> Loss:
+        """`carried` is what the loss of the batch before gave back; None at the beginning."""
+        ...
 
     def fits_threads(self, model: nn.Module) -> bool:
         """Whether threads may ask for losses side by side: nothing is carried on, and all chance is `drawing_from`."""
         ...
 
-    def carried(self) -> dict[str, Tensor]:
-        """What the next batch goes on from, the rows of a batch first; nothing, for most tasks."""
-        ...
-
-    def carry(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what `carried` gave."""
+    def restored(self, model: nn.Module, tensors: list[Tensor]) -> Any:
+        """What a loss carries on, put together again from its tensors in order; each has a row for a row of a batch."""
         ...
 
     def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
@@ -180,39 +178,49 @@ class Learner:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
         self.narrow = multiplies_narrow(s, sum(weight.numel() for weight in self.weights))
-        self.crew = Crew(model, workers)
+        self.workers = Workers(model, workers)
         self.num_parts = team.size * workers
+        self.carried: list[Any] = [None] * workers  # of each worker's rows, from batch to batch
 
     def gradients(self, batches: Sequence[Batch], step: int) -> tuple[float, list[Tensor]]:
         """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss, and they."""
         self.optimizer.zero_grad(set_to_none=True)
         num_tokens = sum(batch.num_tokens for batch in batches)
 
-        def compute(hand: Hand) -> float:
+        def compute(worker: Worker) -> float:
             """Its part of the gradients, into its own weights."""
-            number, total = self.team.rank * self.crew.size + hand.number, 0.0
-            if self.crew.size > 1:
-                hand.generator.manual_seed(_seed_of(self.seed, step, number))
+            number, total = self.team.rank * self.workers.size + worker.number, 0.0
+            if self.workers.size > 1:
+                worker.generator.manual_seed(_seed_of(self.seed, step, number))
             elif self.team.size > 1:  # whoever computes alone goes on with torch's generator
                 torch.manual_seed(_seed_of(self.seed, step, number))
-            draws = drawing_from(hand.generator if self.crew.size > 1 else None)
+            draws = drawing_from(worker.generator if self.workers.size > 1 else None)
             with narrow_products(self.narrow), adding_to_tables(not self.settings.plain), draws:
                 for batch in batches:
                     for piece in self._pieces(batch, number):
-                        loss = self.work.loss(hand.model, piece)
-                        (loss.loss / num_tokens).backward()
-                        total += float(loss.nll)
+                        found = self.work.loss(worker.model, piece, self.carried[worker.number])
+                        self.carried[worker.number] = found.carried
+                        (found.loss / num_tokens).backward()
+                        total += float(found.nll)
             return total
 
-        return self.team.add_up(self.weights, self.crew.run(compute))
+        return self.team.all_reduce(self.weights, self.workers.run(compute))
 
     def _pieces(self, batch: Batch, number: int) -> Iterator[Batch]:
         """The rows of a part of a batch, as many at once as memory close to the processor holds well."""
         own = batch.part(number, self.num_parts) if self.num_parts > 1 else batch
+        if not len(own):  # fewer rows than parts
+            return
         count = self.settings.num_pieces(own.num_tokens, getattr(self.model, "piece_tokens", own.num_tokens))
         for piece in [own] if count == 1 else (own.part(number, count) for number in range(count)):
             if len(piece):
                 yield piece
+
+    def rehearse(self, batches: Sequence[Batch], step: int) -> None:
+        """Compute gradients and forget them."""
+        kept = list(self.carried)
+        self.gradients(batches, step)
+        self.carried = kept
 
     def update(self, batches: Sequence[Batch], step: int, rate: float) -> Updated:
         """The weights after this update; left alone where the numbers are not finite."""
@@ -225,7 +233,7 @@ class Learner:
             clip(gradients, norm, self.settings.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with narrow_products(self.narrow), all_threads(torch.get_num_threads() * self.crew.size):
+        with narrow_products(self.narrow), all_threads(torch.get_num_threads() * self.workers.size):
             self.optimizer.step()
         return found
 
@@ -251,12 +259,12 @@ def follow(model: nn.Module, work: Work, s: FittingSettings, run: Path, team: Jo
     rehearsal = work.batches(at.position)
     batches, step = Prefetch(work.batches(at.position)), at.step
     model.train()
-    while (rate := team.told()) is not None:
+    while (rate := team.receive_rate()) is not None:
         if rate == REHEARSAL:
-            learner.gradients([batch for _, batch in islice(rehearsal, s.accumulate)], step)
+            learner.rehearse([batch for _, batch in islice(rehearsal, s.accumulate)], step)
             continue
         if rate == COLLECT:
-            team.collect(work.carried())
+            team.gather(_carried(learner))
             continue
         step += 1
         learner.update([batch for _, batch in islice(batches, s.accumulate)], step, rate)
@@ -274,12 +282,12 @@ def seconds_a_step(
     model.train()
     for _ in range(rehearsed):
         group = [batch for _, batch in islice(batches, s.accumulate)]
-        team.go(REHEARSAL)
+        team.send_rate(REHEARSAL)
         began = time.monotonic()
-        learner.gradients(group, 0)
+        learner.rehearse(group, 0)
         times.append(time.monotonic() - began)
     learner.optimizer.zero_grad(set_to_none=True)
-    learner.crew.close()
+    learner.workers.close()
     torch.set_rng_state(random)
     return statistics.median(times[rehearsed // 2 :])
 
@@ -328,15 +336,15 @@ def fit(
         at.seconds = time.monotonic() - began
         at.journal_bytes = journal.size()
         kept = {} if moving is None else moving.tensors()
-        if carried := work.carried():
-            team.go(COLLECT)
-            kept |= {CARRIED + name: tensor for name, tensor in team.collect(carried).items()}
+        if carried := _carried(learner):
+            team.send_rate(COLLECT)
+            kept |= {CARRIED + name: tensor for name, tensor in team.gather(carried).items()}
         save_checkpoint(run, at.step, model, {**optimizer_tensors(model, learner.optimizer), **kept}, at.to_dict())
         prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
 
     with (
         closing(batches),
-        closing(learner.crew),
+        closing(learner.workers),
         Progress("training", start=_share(at, s, work)) as progress,
         Interrupts() as interrupts,
     ):
@@ -345,7 +353,7 @@ def fit(
             group = list(islice(batches, s.accumulate))
             num_tokens = sum(batch.num_tokens for _, batch in group)
             rate = at.plateau.rate(at.step + 1, s, _share(at, s, work))
-            team.go(rate)
+            team.send_rate(rate)
             found = learner.update([batch for _, batch in group], at.step + 1, rate)
             if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
                 raise RunError(_explosion(at.step + 1, found.nll, found.norm, rate, run))
@@ -431,9 +439,32 @@ def _restore(run: Path, learner: Learner, moving: MovingAverage | None) -> Progr
     carried = {name: state_tensors.pop(name) for name in list(state_tensors) if name.startswith(CARRIED)}
     if carried:
         rows = slice(team.rank, None, team.size)
-        learner.work.carry({name.removeprefix(CARRIED): tensor[rows] for name, tensor in carried.items()})
+        own = [carried[f"{CARRIED}{index}"][rows].contiguous() for index in range(len(carried))]
+        learner.carried = [learner.work.restored(model, own)]
     restore_optimizer(model, learner.optimizer, state_tensors)
     return Progressed.from_dict(state)
+
+
+def _carried(learner: Learner) -> dict[str, Tensor]:
+    """What the next batch goes on from, as tensors by their number; work that carries on has one thread a process."""
+    return {str(index): tensor for index, tensor in enumerate(flat(learner.carried[0]))}
+
+
+def flat(state: Any) -> list[Tensor]:
+    """The tensors of nested tuples, in order."""
+    if state is None:
+        return []
+    return [state] if isinstance(state, Tensor) else [tensor for item in state for tensor in flat(item)]
+
+
+def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
+    """Tensors in the form of other nested tuples."""
+    if like is None:
+        return None
+    if isinstance(like, Tensor):
+        return next(tensors)
+    items = [rebuilt(item, tensors) for item in like]
+    return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
 
 
 def _over(at: Progressed, s: FittingSettings) -> bool:
@@ -456,10 +487,6 @@ def _share(at: Progressed, s: FittingSettings, work: Work) -> float:
     return max(shares)
 
 
-def better(metric: str, new: float, old: float | None) -> bool:
-    return old is None or (new > old if METRICS[metric] == "higher" else new < old)
-
-
 def _validate(
     model: nn.Module, work: Work, s: FittingSettings, at: Progressed, run: Path, journal: Journal, progress: Progress
 ) -> None:
@@ -469,7 +496,7 @@ def _validate(
     if not math.isfinite(value):
         rate = at.plateau.rate(at.step, s, _share(at, s, work))
         raise RunError(_explosion(at.step, found.metrics["loss"], float("nan"), rate, run))
-    improved = better(s.metric, value, at.best)
+    improved = METRICS[s.metric].improves(value, at.best)
     if improved:
         at.best, at.best_step, at.waited = value, at.step, 0
         save_weights(run / BEST, model)
@@ -505,7 +532,7 @@ def _keep_best(model: nn.Module, work: Work, s: FittingSettings, at: Progressed,
     single = work.validate(model, final=True).metrics
     put_weights(model, average_weights([c.folder for c in found]))
     metrics = work.validate(model, final=True).metrics
-    chosen = better(s.metric, metrics[s.metric], single[s.metric])
+    chosen = METRICS[s.metric].improves(metrics[s.metric], single[s.metric])
     at.best = (metrics if chosen else single)[s.metric]
     journal.write("average", checkpoints=[c.step for c in found], chosen=chosen, **metrics, best_step=single)
     if chosen:

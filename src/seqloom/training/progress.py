@@ -1,4 +1,4 @@
-"""Telling a person how far the work is: a bar on a terminal, plain lines elsewhere. Always on standard error."""
+"""How far the work is: a bar on a terminal, plain lines elsewhere. Always on standard error."""
 
 from __future__ import annotations
 

@@ -8,7 +8,19 @@ from pydantic import Field, model_validator
 
 from seqloom.settings import Settings
 
-StopMetric = Literal["loss", "perplexity", "bleu", "chrf", "ter", "exact_match", "aer"]
+StopMetric = Literal[
+    "loss",
+    "perplexity",
+    "bleu",
+    "chrf",
+    "ter",
+    "exact_match",
+    "sequence_error_rate",
+    "word_error_rate",
+    "character_error_rate",
+    "phone_error_rate",
+    "aer",
+]
 
 
 class FittingSettings(Settings):
@@ -87,8 +99,8 @@ class FittingSettings(Settings):
         return 1
 
 
-class TrainingSettings(FittingSettings):
-    """How a model that answers texts with texts is fitted."""
+class ExampleTrainingSettings(FittingSettings):
+    """How a model is fitted that learns from examples of a source and a target."""
 
     batch_tokens: int = Field(4096, ge=8, description="padded tokens of the longer side in a batch, at most")
     piece_tokens: int | None = Field(
@@ -105,22 +117,17 @@ class TrainingSettings(FittingSettings):
         description="threads of each process that compute with a part of every batch (default: one a core, where "
         "that is faster than all threads on one product)",
     )
-    consistency: float = Field(
-        0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
-    )
     precision: Literal["bfloat16", "float32"] | None = Field(
         None,
         description="of the numbers that matrix products multiply in training; sums, weights and everything else are "
         "float32 (default: bfloat16 for a million weights and more, where the processor has instructions for it)",
     )
-    scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
     validation_sentences: int = Field(
-        500, ge=0, description="how many are translated at a validation; 0: only the loss"
+        500, ge=0, description="how many examples are answered at a validation; 0: only the loss"
     )
-    metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
 
     @model_validator(mode="after")
-    def _validates(self) -> TrainingSettings:
+    def _validates(self) -> ExampleTrainingSettings:
         if self.metric not in ("loss", "perplexity") and not self.validation_sentences:
             raise ValueError(f"metric: {self.metric} needs validation_sentences above 0")
         return self
@@ -130,12 +137,24 @@ class TrainingSettings(FittingSettings):
         return self.workers
 
     def num_pieces(self, num_tokens: int, suitable: int) -> int:
-        read = num_tokens * (2 if self.consistency else 1)
-        return 1 if self.plain else max(1, round(read / (self.piece_tokens or suitable)))
+        return 1 if self.plain else max(1, round(num_tokens / (self.piece_tokens or suitable)))
 
 
-class LanguageTrainingSettings(FittingSettings):
-    """How a language model is fitted."""
+class TrainingSettings(ExampleTrainingSettings):
+    """How a model that answers texts with texts is fitted."""
+
+    consistency: float = Field(
+        0.0, ge=0, description="R-Drop: every sentence is read twice, and how far the answers differ counts this much"
+    )
+    scheduled_sampling: float = Field(0.0, ge=0, le=1, description="chance of reading the model's own last symbol")
+    metric: StopMetric = Field("loss", description="decides which weights are kept and when to stop early")
+
+    def num_pieces(self, num_tokens: int, suitable: int) -> int:
+        return super().num_pieces(num_tokens * (2 if self.consistency else 1), suitable)
+
+
+class RunningTextTrainingSettings(FittingSettings):
+    """How a model is fitted that reads running text."""
 
     batching: Literal["stream", "windows", "sentences"] = Field(
         "stream",
@@ -146,6 +165,11 @@ class LanguageTrainingSettings(FittingSettings):
     length: int = Field(35, ge=1, description="symbols of a row of stream or windows; gradients go back no further")
     batch_tokens: int = Field(2048, ge=8, description="padded symbols in a batch of sentences, at most")
     max_length: int = Field(500, ge=2, description="of sentences: longer ones are left out")
+
+
+class LanguageTrainingSettings(RunningTextTrainingSettings):
+    """How a language model is fitted."""
+
     predict: Literal["all", "last"] = Field(
         "all", description="of sentences: every symbol of a line, or only the last one, which is before its end"
     )
@@ -163,3 +187,32 @@ class LanguageTrainingSettings(FittingSettings):
         if self.metric == "bits_per_character" and last:
             raise ValueError("metric: bits_per_character is of whole texts, not of predict: last; use accuracy or loss")
         return self
+
+
+class MaskedTrainingSettings(RunningTextTrainingSettings):
+    """How a masked language model is fitted."""
+
+    batching: Literal["windows", "sentences"] = Field(
+        "sentences", description="windows: pieces of running text in random order; sentences: a line each"
+    )
+    metric: Literal["loss", "pseudo_perplexity"] = Field(
+        "loss", description="decides which weights are kept and when to stop early"
+    )
+
+
+class BidirectionalTrainingSettings(RunningTextTrainingSettings):
+    """How a bidirectional language model is fitted."""
+
+    batching: Literal["sentences"] = Field("sentences", description="a line each: it is read from its end, too")
+    metric: Literal["loss", "perplexity", "bits_per_character"] = Field(
+        "perplexity", description="decides which weights are kept and when to stop early"
+    )
+
+
+class ClassificationTrainingSettings(ExampleTrainingSettings):
+    """How a classifier is fitted."""
+
+    metric: Literal["loss", "accuracy", "macro_f1"] = Field(
+        "accuracy", description="decides which weights are kept and when to stop early"
+    )
+    validation_sentences: int = Field(2000, ge=0, description="how many examples are answered at a validation")

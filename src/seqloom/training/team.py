@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
@@ -40,17 +41,17 @@ class Team:
     rank = 0
     size = 1
 
-    def go(self, rate: float) -> None:
+    def send_rate(self, rate: float) -> None:
         """Leader: everybody takes a step at this learning rate."""
 
-    def add_up(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
+    def all_reduce(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
         """The gradients of all, summed, become everybody's; so does the number beside them.
 
         Given back are that number and the gradients of all weights, in as few tensors as there happen to be.
         """
         return total, [weight.grad for weight in weights if weight.grad is not None]
 
-    def collect(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+    def gather(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
         """What everybody has of tensors whose rows were dealt out, like those of a batch, in one piece."""
         return own
 
@@ -58,11 +59,11 @@ class Team:
 class JoinedTeam(Team):
     """A team that speaks through torch.distributed (gloo); on one machine, gradients go through shared memory."""
 
-    def __init__(self, rank: int, size: int, meeting: Path | None = None) -> None:
+    def __init__(self, rank: int, size: int, rendezvous: Path | None = None) -> None:
         """Meet at a file, or where MASTER_ADDR and MASTER_PORT say; returns when all are there."""
-        self.rank, self.size, self.meeting = rank, size, meeting
+        self.rank, self.size, self.rendezvous = rank, size, rendezvous
         self.shelf: Shelf | None = None
-        store = None if meeting is None else dist.FileStore(str(meeting), size)
+        store = None if rendezvous is None else dist.FileStore(str(rendezvous), size)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
 
     def __enter__(self) -> JoinedTeam:
@@ -70,27 +71,27 @@ class JoinedTeam(Team):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if kind is None:
-            self.go(float("nan"))
+            self.send_rate(float("nan"))
 
     def wait(self) -> None:
         """Until everybody waits here."""
         dist.barrier()
 
-    def go(self, rate: float) -> None:
+    def send_rate(self, rate: float) -> None:
         dist.broadcast(torch.tensor([rate], dtype=torch.float64), 0)
 
-    def told(self) -> float | None:
+    def receive_rate(self) -> float | None:
         """Follower: the learning rate of the next step, or None when there is none."""
         rate = torch.empty(1, dtype=torch.float64)
         dist.broadcast(rate, 0)
         return None if bool(rate.isnan()) else float(rate)
 
-    def add_up(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
+    def all_reduce(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
         parts = [(w.new_zeros(w.numel()) if w.grad is None else w.grad.flatten()) for w in weights]
         sizes, summed = [len(part) for part in parts], torch.tensor([total], dtype=torch.float64)
-        if self.meeting is not None:
-            self.shelf = self._shared(self.meeting, sum(sizes), parts[0].dtype)
-            self.meeting = None  # tried once
+        if self.rendezvous is not None:
+            self.shelf = self._shared(self.rendezvous, sum(sizes), parts[0].dtype)
+            self.rendezvous = None  # tried once
         if self.shelf is not None:
             self.shelf.lay_down(parts, self.rank)
             dist.all_reduce(summed)  # whoever has the sum knows that all have laid down
@@ -103,10 +104,10 @@ class JoinedTeam(Team):
             weight.grad = gradient.view_as(weight)
         return float(summed), [flat]
 
-    def _shared(self, meeting: Path, count: int, dtype: torch.dtype) -> Shelf | None:
+    def _shared(self, rendezvous: Path, count: int, dtype: torch.dtype) -> Shelf | None:
         """Memory for so many gradients of each, if the leader can get it; its file is gone once all have opened it."""
-        path, found = meeting.with_suffix(".shelf"), torch.zeros(1)
-        if self.rank == 0 and dtype == torch.float32 and shared_folder() in meeting.parents:
+        path, found = rendezvous.with_suffix(".shelf"), torch.zeros(1)
+        if self.rank == 0 and dtype == torch.float32 and shared_folder() in rendezvous.parents:
             found[0] = reserve(path, Shelf.num_bytes(self.size, count))
         dist.broadcast(found, 0)
         if not found:
@@ -117,14 +118,15 @@ class JoinedTeam(Team):
             path.unlink()
         return shelf
 
-    def collect(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
-        counts = torch.tensor([len(tensor) for _, tensor in sorted(own.items())])
-        dist.all_reduce(counts)
+    def gather(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        everybody: list[dict[str, Tensor]] = [{}] * self.size
+        dist.all_gather_object(everybody, own)
         whole = {}
-        for (name, tensor), count in zip(sorted(own.items()), counts.tolist(), strict=True):
-            whole[name] = tensor.new_zeros(count, *tensor.shape[1:])
-            whole[name][self.rank :: self.size] = tensor
-            dist.all_reduce(whole[name])
+        for name, first in everybody[0].items():
+            parts = [one[name] for one in everybody if name in one]  # the last ones have no row where these are few
+            whole[name] = first.new_empty(sum(map(len, parts)), *first.shape[1:])
+            for rank, part in enumerate(parts):
+                whole[name][rank :: self.size] = part
         return whole
 
 
@@ -134,14 +136,14 @@ class LedTeam(JoinedTeam):
     def __init__(self, size: int, command: Sequence[str], threads: int = 1) -> None:
         """`command` starts a follower, given three more words: its rank, the size, and the file to meet at."""
         self.folder = tempfile.TemporaryDirectory(prefix="seqloom-team-", dir=shared_folder())
-        meeting = Path(self.folder.name, "meeting")
+        rendezvous = Path(self.folder.name, "rendezvous")
         self.logs = [Path(self.folder.name, f"follower-{rank}.log") for rank in range(1, size)]
         self.followers: list[subprocess.Popen[bytes]] = []
         for rank, log in enumerate(self.logs, 1):
             with log.open("wb") as out:
                 self.followers.append(
                     subprocess.Popen(
-                        [*command, str(rank), str(size), str(meeting)],
+                        [*command, str(rank), str(size), str(rendezvous)],
                         stdin=subprocess.PIPE,
                         stdout=out,
                         stderr=out,
@@ -150,20 +152,20 @@ class LedTeam(JoinedTeam):
                     )
                 )
         try:
-            self._wait(meeting)
-            super().__init__(0, size, meeting)
+            self._wait(rendezvous)
+            super().__init__(0, size, rendezvous)
         except BaseException:
             self.end()
             raise
 
-    def _wait(self, meeting: Path) -> None:
+    def _wait(self, rendezvous: Path) -> None:
         """Until every follower has arrived: to wait for one that died on its way would take for ever."""
         began = time.monotonic()
-        while not all(Path(f"{meeting}.{rank}").exists() for rank in range(1, len(self.followers) + 1)):
+        while not all(Path(f"{rendezvous}.{rank}").exists() for rank in range(1, len(self.followers) + 1)):
             if any(follower.poll() is not None for follower in self.followers):
                 raise RunError(self.failure())
             if time.monotonic() - began > FIRST_CONTACT:
-                raise RunError(f"the other processes did not start within {FIRST_CONTACT:.0f} s{self._said()}")
+                raise RunError(f"the other processes did not start within {FIRST_CONTACT:.0f} s{self._last_line()}")
             time.sleep(0.02)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -184,31 +186,39 @@ class LedTeam(JoinedTeam):
                 follower.wait()
         self.folder.cleanup()
 
-    def go(self, rate: float) -> None:
-        try:
-            super().go(rate)
-        except RuntimeError:
-            raise RunError(self.failure()) from None
+    def send_rate(self, rate: float) -> None:
+        with self._reporting():
+            super().send_rate(rate)
 
-    def add_up(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
+    def all_reduce(self, weights: Sequence[Tensor], total: float) -> tuple[float, list[Tensor]]:
+        with self._reporting():
+            return super().all_reduce(weights, total)
+
+    def gather(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        with self._reporting():
+            return super().gather(own)
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """What torch says of a lost connection is one sentence for people."""
         try:
-            return super().add_up(weights, total)
+            yield
         except RuntimeError:
             raise RunError(self.failure()) from None
 
     def failure(self) -> str:
-        """What to tell when the others are gone."""
-        return f"one of the processes that train together has ended{self._said()}"
+        """What happened when the others are gone."""
+        return f"one of the processes that train together has ended{self._last_line()}"
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         words = [log.read_text(encoding="utf-8", errors="replace").strip() for log in self.logs if log.is_file()]
         lines = [text.splitlines()[-1] for text in words if text]
         return f": {lines[0]}" if lines else " without a word (killed, or out of memory?)"
 
 
-def arrive(meeting: Path, rank: int) -> None:
+def arrive(rendezvous: Path, rank: int) -> None:
     """Follower: ready to meet."""
-    Path(f"{meeting}.{rank}").touch()
+    Path(f"{rendezvous}.{rank}").touch()
 
 
 def end_with_leader() -> None:

@@ -101,6 +101,8 @@ def detect(path: Path) -> str:
     except DataError:
         if not ended and len(start) < PEEKED and _looks_like_text(row):
             return "word2vec"  # one line, and damaged: the reader of text says how
+        if row.endswith(b" "):  # a binary number may begin with the byte that ends lines
+            row = rest
         return "word2vec" if _looks_like_text(row[:2000]) else "word2vec-binary"
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from seqloom.errors import UserError, did_you_mean
-from seqloom.files import read_json
-from seqloom.folders import find_model
+from seqloom.folders import find_model, read_config
 from seqloom.vectors.formats import read_vectors
+from seqloom.vectors.keeping import VECTORS
 from seqloom.vectors.sources import Told
 from seqloom.vectors.table import WordVectors
-
-TASK, FORMAT = "embed", 1
 
 
 def open_vectors(
@@ -32,11 +30,7 @@ def open_vectors(
         near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such model folder, run folder or file of vectors{near}")
     folder = find_model(path)
-    config = read_json(folder / "config.json")
-    task = config.get("task") if isinstance(config, dict) else None
-    if task != TASK:
-        raise UserError(f"{folder}: a model of task {task}; this needs word vectors: a model of task {TASK}, or a file")
-    if config.get("format") != FORMAT:
-        found = config.get("format")
-        raise UserError(f"{folder}/config.json: this seqloom reads model format {FORMAT}; the folder has {found!r}")
+    task = read_config(folder).get("task")
+    if not (folder / VECTORS).is_file():
+        raise UserError(f"{folder}: a model of task {task}; this needs word vectors, from a model folder or a file")
     return WordVectors.load(folder)

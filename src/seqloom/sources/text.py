@@ -1,0 +1,77 @@
+"""Text as a source: a tokenizer, and where one is wanted a language model that reads every text beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqloom.batches.collate import Tokens, collate_context, collate_sources
+from seqloom.batches.shards import Field
+from seqloom.sources.reading import Beside, Read
+from seqloom.text.recutting import Recutter
+from seqloom.text.special import EOS
+from seqloom.text.tokenizers import Tokenizer
+
+PLACES = 2**32  # a place may be anywhere in a line
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Texts as symbols, each with an end."""
+
+    tokenizer: Tokenizer
+    beside: Beside | None = None
+    ends = 1
+
+    def key(self) -> str:
+        return "\n".join([self.tokenizer.to_json(), "" if self.beside is None else self.beside.key()])
+
+    def fields(self, recut: int | None = None) -> dict[str, Field]:
+        """`recut`: a seed, to cut words of training texts into other pieces each time (BPE dropout)."""
+        encode = self.tokenizer.encode_many
+        if recut is not None:
+            encode = Recutter(self.tokenizer, self.tokenizer.settings.dropout, recut).encode_many
+        found = {"ids": Field(encode, size=len(self.tokenizer))}
+        if self.beside is not None:
+            both = _ReadOnce(self.beside, self.tokenizer)
+            found["symbols"] = Field(both.symbols, size=self.beside.num_symbols)
+            found["places"] = Field(both.places, size=PLACES)
+        return found
+
+    def encode(self, raw: Sequence[str]) -> dict[str, list[Any]]:
+        return {name: list(field.encode(raw)) for name, field in self.fields().items()}
+
+    def unknown_rate(self, raw: Sequence[str]) -> tuple[int, int]:
+        """How many symbols of texts are unknown, and how many there are."""
+        return self.tokenizer.unknown_rate(raw)
+
+    def collate(self, rows: Mapping[str, Sequence[Any]]) -> Tokens:
+        context = None if self.beside is None else collate_context(rows["symbols"], rows["places"])
+        return collate_sources(rows["ids"], context)
+
+    def batch(self, texts: Sequence[str]) -> Tokens:
+        """Raw texts -> what an encoder reads."""
+        return self.collate(self.encode(texts))
+
+    def labels(self, raw: str) -> list[str]:
+        return [*self.tokenizer.labels(self.tokenizer.encode(raw)), EOS]
+
+    def is_empty(self, raw: str) -> bool:
+        return not self.tokenizer.encode(raw)
+
+
+class _ReadOnce:
+    """Texts as the language model reads them, and their places: asked for one after the other, read once."""
+
+    def __init__(self, beside: Beside, pieces: Tokenizer) -> None:
+        self.beside, self.pieces = beside, pieces
+        self.last: list[Read] = []
+
+    def symbols(self, texts: Sequence[str]) -> list[list[int]]:
+        self.last = [self.beside.read(text, self.pieces) for text in texts]
+        return [one.symbols for one in self.last]
+
+    def places(self, texts: Sequence[str]) -> list[list[int]]:
+        assert len(texts) == len(self.last), "a shard asks for one field of a chunk after the other"
+        return [one.places for one in self.last]

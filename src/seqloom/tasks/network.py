@@ -1,0 +1,146 @@
+"""What tasks share whose models are networks: built, started from vectors, fitted by the loop, kept in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from seqloom.corpus.lines import expand_path
+from seqloom.decoding.settings import DecodingSettings
+from seqloom.errors import UserError
+from seqloom.files import write_json
+from seqloom.nn.plain import use_plain_paths
+from seqloom.nn.pretrained import fill_embedding, freeze_rows
+from seqloom.settings import Settings
+from seqloom.tasks.base import Fitted, Recipe, Say, Task
+from seqloom.text.special import SPECIAL
+from seqloom.text.tokenizers import Tokenizer
+from seqloom.training.checkpoints import check_fits, load_tensors, model_tensors, put_weights, save_tensors
+from seqloom.training.gathering import gathered
+from seqloom.training.loop import Progressed, fit
+from seqloom.training.memory import keep_freed_memory, peak_memory
+from seqloom.training.progress import duration
+from seqloom.training.settings import FittingSettings
+from seqloom.vectors.opening import open_vectors
+
+WEIGHTS = "model.safetensors"
+
+
+class NetworkRecipe(Recipe):
+    """Whatever is trained by the loop."""
+
+    training: FittingSettings
+    decoding: Settings = DecodingSettings()
+
+    def options(self) -> Settings:
+        return self.decoding
+
+
+class Network(Task):
+    """A task whose models are networks."""
+
+    Options: ClassVar[type[Settings]] = DecodingSettings
+
+    def sizes(self, settings: Any) -> dict[str, Any]:
+        """What a model must know of the data: `build` passes it on beside the settings."""
+        raise NotImplementedError
+
+    def work(self, recipe: Any) -> Any:
+        """Batches, loss and validation, as the loop asks for them."""
+        raise NotImplementedError
+
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """By the side whose embedding may start from vectors."""
+        raise NotImplementedError
+
+    def embeddings(self, model: Any) -> Mapping[str, nn.Module]:
+        """The tables of vectors by the same sides."""
+        found: Mapping[str, nn.Module] = model.embeddings
+        return found
+
+    def build(self, settings: Any) -> nn.Module:
+        """A fresh model for what was learned of the data."""
+        model: nn.Module = self.models[settings.kind][1](settings, **self.sizes(settings))
+        return model
+
+    def prepare(self, recipe: Any, say: Say = lambda text: None) -> tuple[Any, nn.Module]:
+        """The work, and a model before step 1: the same in every process that trains together."""
+        keep_freed_memory()
+        work = self.work(recipe)
+        torch.manual_seed(recipe.seed)
+        model = self.build(recipe.model)
+        self.start(model, recipe.model, say)
+        use_plain_paths(model, recipe.training.plain)
+        return work, model
+
+    def untrained(self, recipe: Any) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)
+            return self.build(recipe.model)
+
+    def start(self, model: Any, settings: Any, say: Say) -> None:
+        """Set the embeddings of a fresh model from the vectors that its settings name, and freeze these if asked to."""
+        pretrained: Any = getattr(settings, "pretrained", None)
+        if pretrained is None:
+            return
+        for side, path in pretrained.paths().items():
+            tokenizer, embedding = self.tokenizers()[side], self.embeddings(model)[side]
+            start_embedding(embedding, tokenizer, path, side, freeze=pretrained.freeze, say=say)
+
+    def fit(self, recipe: Any, run: Path, *, resume: bool, team: Any, say: Say) -> Fitted:
+        work, model = self.prepare(recipe, say)
+        write_json(run / "data.json", work.summary())
+        say(work.overview())
+        if team is not None:
+            team.wait()
+        with gathered(recipe, model, work, run, say, team) as (together, workers):
+            done = fit(
+                model, work, recipe.training, run, resume=resume, team=together, workers=workers, seed=recipe.seed
+            )
+        return Fitted(model, self.size(model), self._card(recipe, done), done.seconds)
+
+    def _card(self, recipe: Any, done: Progressed) -> dict[str, str]:
+        best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g}"
+        which = f"mean of the last {done.averaged} checkpoints" if done.averaged else f"step {done.best_step:,}"
+        peak, processes = peak_memory(), f" in each of {done.processes} processes" if done.processes > 1 else ""
+        memory = f", {peak / 2**30:.2f} GB of memory at the most{processes}" if peak else ""
+        return {
+            "training": f"{done.step:,} steps in {duration(done.seconds)}{memory}; weights of {which}",
+            "validation": f"{best} on {self.describe(recipe.data.valid)}",
+        }
+
+    def save_model(self, model: Any, folder: Path) -> None:
+        save_tensors(folder / WEIGHTS, model_tensors(model))
+
+    def load_model(self, settings: Any, folder: Path) -> Any:
+        path = folder / WEIGHTS
+        weights = load_tensors(path)
+        check_fits(lambda: self.build(settings), weights, str(path))
+        model = self.build(settings)
+        put_weights(model, weights, str(path))
+        return model.eval()
+
+    def size(self, model: Any) -> str:
+        return f"{self.amounts(model)['parameters']:,} parameters"
+
+    def amounts(self, model: Any) -> dict[str, int]:
+        return {"parameters": sum(weight.numel() for weight in model.parameters())}
+
+
+def start_embedding(embedding: Any, tokenizer: Tokenizer, path: str, side: str, *, freeze: bool, say: Say) -> None:
+    """Set the rows of symbols that have a vector in a file; `freeze` keeps these rows as they are."""
+    pieces = tokenizer.pieces(range(len(tokenizer)))
+    pieces[: len(SPECIAL)] = [""] * len(SPECIAL)  # they stand for no text
+    vectors = open_vectors(expand_path(path), told=say)
+    try:
+        filled = fill_embedding(embedding.weight, pieces, vectors)
+    except UserError as error:
+        raise UserError(f"model.pretrained.{side} ({path}): {error}") from None
+    if freeze:
+        freeze_rows(embedding, filled.rows)
+    kept = " and keep it" if freeze else ""
+    say(f"{filled.found:,} of {filled.total:,} {side} symbols have a vector in {path}{kept}")

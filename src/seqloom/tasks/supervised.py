@@ -1,0 +1,276 @@
+"""What tasks share that learn from examples of a source and a target, whatever these are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqloom.batches.collate import Batch
+from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
+from seqloom.batches.shards import Field, Sequences, SymbolCounts, write_shard
+from seqloom.corpus.doctor import examine, render, to_dict
+from seqloom.corpus.examples import Pair
+from seqloom.corpus.readers import CorpusSettings, corpus_of, describe, fingerprint, read_pairs
+from seqloom.decoding.search import side_by_side
+from seqloom.errors import UserError
+from seqloom.losses import Loss
+from seqloom.nn.multihead import drops_attention
+from seqloom.tasks.base import Examined, PairDataSettings, Say
+from seqloom.tasks.network import Network, NetworkRecipe
+from seqloom.training.loop import Validation
+from seqloom.training.settings import ExampleTrainingSettings
+
+VALIDATION_TOKENS = 1024
+BATCHES_A_THREAD = 8  # of a search: the shorter the last ones are, the less one thread waits for another
+SEARCHED_AT_LEAST = 512  # tokens of a batch, however few there are for each thread
+
+Compute = Callable[[Any, Batch], tuple[Tensor, Tensor]]  # model, batch -> summed loss to minimise, and to report
+
+
+class ExampleRecipe(NetworkRecipe):
+    """Examples of a source and a target."""
+
+    data: PairDataSettings
+    training: ExampleTrainingSettings
+
+
+class Examples:
+    """An encoded corpus, on disk."""
+
+    def __init__(self, source: Any, target: Any, sequences: dict[str, Sequences]) -> None:
+        self.sides = {"source": source, "target": target}
+        self.rows: dict[str, dict[str, Sequences]] = {side: {} for side in self.sides}
+        for name, sequence in sequences.items():
+            side, _, field = name.partition(".")
+            self.rows[side][field] = sequence
+
+    @property
+    def lengths(self) -> SymbolCounts:
+        """How long each example is on each side that has a length, ends included."""
+        first = {side: next(iter(rows.values())) for side, rows in self.rows.items()}
+        long = {side: rows for side, rows in first.items() if rows.depth}
+        return SymbolCounts(*long.values(), ends=[self.sides[side].ends for side in long])
+
+    def __len__(self) -> int:
+        return len(next(iter(self.rows["source"].values())))
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        sides = (
+            kind.collate({name: [rows[int(i)] for i in indices] for name, rows in self.rows[side].items()})
+            for side, kind in self.sides.items()
+        )
+        return Batch(*sides)
+
+
+class Supervised(Network):
+    """A task with a source and a target; what it learned of the data is in these two."""
+
+    verbs: ClassVar[frozenset[str]] = frozenset({"predict", "evaluate", "trace"})
+
+    def __init__(self, source: Any, target: Any) -> None:
+        self.source, self.target = source, target
+
+    # -- data --------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
+        return {"data": corpus_of(data, None if recipe is None else recipe.data.train)}
+
+    @classmethod
+    def describe(cls, corpus: CorpusSettings) -> str:
+        return describe(corpus)
+
+    @classmethod
+    def fingerprint(cls, corpus: CorpusSettings) -> str:
+        return fingerprint(corpus)
+
+    @classmethod
+    def examine(cls, recipe: Any, say: Say, **limits: Any) -> Examined:
+        corpora, unknown = recipe.data.corpora(), None
+        try:
+            say("learning the vocabulary to count unknown words …")
+            task = cls.learn(recipe, lambda text: None)
+            sides = {"source": task.source, "target": task.target}
+            if not task.target.is_text:
+                limits["max_ratio"] = float("inf")
+            unknown = lambda side, values: sides[side].unknown_rate(values)  # noqa: E731
+        except UserError:
+            say("… which is not possible: the training data cannot be read (see below)")
+        report = examine(corpora, unknown_rate=unknown, **limits)
+        return Examined(render(report).rstrip(), to_dict(report), report.ok)
+
+    # -- examples as numbers -----------------------------------------------------------------------------------------
+
+    def encode(
+        self,
+        corpus: CorpusSettings,
+        progress: Callable[[int], None] | None = None,
+        *,
+        times: int = 1,
+        recut: int | None = None,
+    ) -> Examples:
+        """The corpus as numbers, from the cache where it was encoded before.
+
+        Args:
+            corpus: where the examples come from.
+            progress: is told how many were encoded.
+            times: how often every example is written.
+            recut: a seed, where texts are cut in another way each time.
+        """
+        how = {} if recut is None else {"recut": recut}
+        sides: dict[str, dict[str, Field]] = {
+            "source": self.source.fields(**how),
+            "target": self.target.fields(**how),
+        }
+        fields = {f"{side}.{name}": field for side, own in sides.items() for name, field in own.items()}
+        place = [0 if side == "source" else 1 for side, own in sides.items() for _ in own]
+        examples = ([pair[at] for at in place] for _ in range(times) for pair in read_pairs(corpus))
+        key = "\n".join([fingerprint(corpus), self.source.key(), self.target.key(), f"{times} {recut}"])
+        return Examples(self.source, self.target, write_shard(examples, fields, key, progress))
+
+    def encode_for_training(self, recipe: Any) -> Examples:
+        return self.encode(recipe.data.train)
+
+    # -- what is minimised -------------------------------------------------------------------------------------------
+
+    def work(self, recipe: Any) -> ExampleWork:
+        return ExampleWork(self, recipe)
+
+    def of_loss(self, loss: float) -> dict[str, float]:
+        """The figures that follow from the mean loss."""
+        return {"loss": loss}
+
+    def losses(self, train: Examples, s: Any) -> Compute:
+        """How the loss of a batch is computed in a run with these training settings."""
+        raise NotImplementedError
+
+    def validate(
+        self, model: Any, pairs: list[Pair], recipe: Any, *, final: bool
+    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+        """Figures besides the loss on some validation examples, and a few answers to read."""
+        raise NotImplementedError
+
+    # -- answering ---------------------------------------------------------------------------------------------------
+
+    def answered(
+        self,
+        raw: Sequence[Any],
+        answer: Callable[[Any, list[int]], dict[int, Any]],
+        *,
+        batch_tokens: int,
+        silent: Any = None,
+        rows: int = 1,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """Answers in batches of inputs of similar length, several threads side by side; input numbers come along.
+
+        `answer` gets what an encoder reads and the numbers of its inputs; `silent`, where given, answers an empty one.
+        `rows` are what a search has for each input.
+        """
+        encoded = self.source.encode(raw)
+        first = next(iter(encoded.values()))
+        lengths = np.array([len(row) + self.source.ends for row in first], np.int64)
+
+        def compute(indices: np.ndarray) -> dict[int, Any]:
+            asked = [int(i) for i in indices if silent is None or len(first[i])]
+            found = {int(i): silent for i in indices if silent is not None and not len(first[i])}
+            if asked:
+                some = {name: [values[i] for i in asked] for name, values in encoded.items()}
+                found |= answer(self.source.collate(some), asked)
+            return found
+
+        shares = max(SEARCHED_AT_LEAST, int(lengths.sum()) // (BATCHES_A_THREAD * torch.get_num_threads()))
+        size, done = min(batch_tokens, shares) * 5 // max(rows, 5), 0
+        for found in side_by_side(compute, sorted_batches(lengths, max(1, size))):
+            done += len(found)
+            if progress is not None:
+                progress(done)
+            yield from found.items()
+
+
+def read_some(corpus: CorpusSettings, most: int) -> list[Pair]:
+    """At most so many examples, spread over the corpus, always the same ones."""
+    return sample_pairs(list(read_pairs(corpus)), most) if most else []
+
+
+def sample_pairs(pairs: Sequence[Pair], most: int) -> list[Pair]:
+    """At most so many pairs, spread over all of them, always the same ones."""
+    if len(pairs) <= most:
+        return list(pairs)
+    return [pairs[i] for i in sorted(random.Random(0).sample(range(len(pairs)), most))]
+
+
+class ExampleWork:
+    """What such a task brings to the training loop."""
+
+    def __init__(self, task: Supervised, recipe: Any) -> None:
+        s = recipe.training
+        self.task, self.recipe, self.settings = task, recipe, s
+        self.train, self.valid = task.encode_for_training(recipe), task.encode(recipe.data.valid)
+        self.sampler = BucketSampler(
+            self.train.lengths, batch_tokens=s.batch_tokens, seed=recipe.seed, max_length=s.max_length
+        )
+        if not self.sampler.num_examples:
+            raise UserError(
+                f"{describe(recipe.data.train)}: no example is left to train on ({self.sampler.num_dropped} are empty "
+                f"or longer than training.max_length {s.max_length} or training.batch_tokens {s.batch_tokens})"
+            )
+        self.valid_batches = sorted_batches(self.valid.lengths[:].max(1), VALIDATION_TOKENS)
+        self.pairs = read_some(recipe.data.valid, s.validation_sentences)
+        self.compute = task.losses(self.train, s)
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        for after, indices in self.sampler.batches_from(position):
+            yield after, self.train.batch(indices)
+
+    def batches_per_epoch(self) -> float:
+        return self.sampler.batches_per_epoch()
+
+    def epochs_done(self, position: Position) -> float:
+        return self.sampler.epochs_done(position)
+
+    def loss(self, model: nn.Module, batch: Batch, carried: Any = None) -> Loss:
+        """Examples stand for themselves: nothing is carried on."""
+        return Loss(*self.compute(model, batch))
+
+    def restored(self, model: nn.Module, tensors: list[Tensor]) -> None:
+        assert not tensors
+
+    def fits_threads(self, model: nn.Module) -> bool:
+        """Examples stand for themselves; but what torch itself drops it draws from one generator for all threads."""
+        return not self.settings.plain and not drops_attention(model)
+
+    def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
+        total = count = 0.0
+        with torch.inference_mode():
+            for indices in self.valid_batches:
+                batch = self.valid.batch(indices)
+                total += float(self.loss(model, batch).nll)
+                count += batch.num_tokens
+        figures, samples = self.task.validate(model, self.pairs, self.recipe, final=final)
+        return Validation({**self.task.of_loss(total / count), **figures}, samples)
+
+    def overview(self) -> str:
+        """What is worth knowing before step 1, for a person."""
+        dropped = self.sampler.num_dropped
+        left_out = f" ({dropped:,} left out: empty or too long)" if dropped else ""
+        return (
+            f"{len(self.train):,} examples{left_out}, {round(self.batches_per_epoch()):,} batches an epoch, "
+            f"vocabulary: {self.task.vocabulary()}"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The same and more, for the run's folder."""
+        padding = padding_share(self.sampler.pool(0, 0)[:200], self.train.lengths)
+        return {
+            "examples": len(self.train),
+            "left_out": self.sampler.num_dropped,
+            "batches_per_epoch": round(self.batches_per_epoch()),
+            "vocabulary": self.task.vocabulary(),
+            "padding": [round(float(share), 4) for share in padding],
+        }
