@@ -376,7 +376,7 @@ def test_what_it_cannot_do_is_refused_in_one_sentence(model: Model) -> None:
 def test_options_that_it_does_not_have_are_refused(model: Model) -> None:
     ask = model if model.can("predict") else model.evaluate
     what: Any = given(model)[0] if model.can("predict") else next(iter(model.corpora().values()))
-    with pytest.raises(UserError, match="beem_size is not a setting|takes no options when it answers; got beem_size"):
+    with pytest.raises(UserError, match=r"beem_size is not a setting|takes no options when it answers; got beem_size"):
         ask(what, beem_size=3)
     with pytest.raises(UserError, match="takes no 'lowercased'; leave it out"):
         model.evaluate(next(iter(model.corpora().values())), how={"lowercased": True})

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.batches.collate import Batch, Labels, collate_context, collate_pairs, collate_sources, padded
+from seqloom.batches.collate import Batch, collate_context, collate_pairs, collate_sources, padded
+from seqloom.targets.label import Labels
 from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from encoder_decoders import EMBEDDING, ENCODER_PARTS, HIDDEN, assert_near, without_dropout
 
-from seqloom.batches.collate import Batch, Labels, collate_sources
+from seqloom.batches.collate import Batch, collate_sources
 from seqloom.errors import RecipeError
 from seqloom.inspection.trace import Trace
 from seqloom.models import CLASSIFIERS
@@ -23,6 +23,7 @@ from seqloom.nn.masks import length_mask
 from seqloom.nn.plain import use_plain_paths
 from seqloom.nn.positions import POSITIONS
 from seqloom.settings import validated
+from seqloom.targets.label import Labels
 from seqloom.training.checkpoints import check_fits, load_tensors, model_tensors, put_weights, save_tensors
 
 SYMBOLS, LABELS = 17, 3

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.batches.collate import Labels
 from seqloom.errors import UserError
-from seqloom.targets.label import FILE, MOST, LabelTarget
+from seqloom.targets.label import FILE, MOST, Labels, LabelTarget
 
 names = st.lists(st.text(min_size=1, max_size=6), min_size=2, max_size=9, unique=True)
 

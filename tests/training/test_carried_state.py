@@ -18,14 +18,16 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from seqloom.batches.collate import Batch, Labels, Tokens
+from seqloom.batches.collate import Batch, Tokens
 from seqloom.batches.samplers import Position
 from seqloom.experiment import train
 from seqloom.losses import Loss
 from seqloom.models.classifier import Classifier, ClassifierSettings
+from seqloom.targets.label import Labels
+from seqloom.tasks.classify import ClassificationTrainingSettings
 from seqloom.training.checkpoints import checkpoints_in, load_tensors
 from seqloom.training.loop import Learner, Validation, fit, flat, rebuilt, seconds_a_step
-from seqloom.training.settings import ClassificationTrainingSettings, FittingSettings
+from seqloom.training.settings import FittingSettings
 from seqloom.training.team import JoinedTeam, Team
 
 ROWS, SIZE = 3, 5

@@ -59,7 +59,7 @@ class Side(Protocol):
         ...
 
 
-def _twice(*tensors: Tensor) -> list[Tensor]:
+def twice(*tensors: Tensor) -> list[Tensor]:
     return [torch.cat([tensor, tensor]) for tensor in tensors]
 
 
@@ -81,7 +81,7 @@ class Context:
     last: Tensor
 
     def doubled(self) -> Context:
-        return Context(*_twice(self.symbols, self.lengths, self.first, self.last))
+        return Context(*twice(self.symbols, self.lengths, self.first, self.last))
 
     def part(self, rows: slice, source: int) -> Context:
         """`source` is the width of these rows' source."""
@@ -109,7 +109,7 @@ class Tokens:
         return int(self.lengths.sum())
 
     def doubled(self) -> Tokens:
-        ids, lengths = _twice(self.ids, self.lengths)
+        ids, lengths = twice(self.ids, self.lengths)
         return Tokens(ids, lengths, None if self.context is None else self.context.doubled())
 
     def part(self, rows: slice) -> Tokens:
@@ -135,32 +135,12 @@ class Target:
         return int(self.lengths.sum())
 
     def doubled(self) -> Target:
-        return Target(*_twice(self.inputs, self.outputs, self.lengths))
+        return Target(*twice(self.inputs, self.outputs, self.lengths))
 
     def part(self, rows: slice) -> Target:
         lengths = self.lengths[rows]
         width = _longest(lengths)
         return Target(self.inputs[rows, :width], self.outputs[rows, :width], lengths)
-
-
-@dataclass(frozen=True)
-class Labels:
-    """One class for each row: `ids` (batch,)."""
-
-    ids: Tensor
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def count(self) -> int:
-        return len(self.ids)
-
-    def doubled(self) -> Labels:
-        return Labels(*_twice(self.ids))
-
-    def part(self, rows: slice) -> Labels:
-        return Labels(self.ids[rows])
 
 
 @dataclass(frozen=True)

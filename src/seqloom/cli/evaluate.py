@@ -32,9 +32,8 @@ def evaluate(
 ) -> None:
     """Measure a model on test data.
 
-    Translators: BLEU, chrF, TER, exact match, by length, by phenomenon, alignment error. Classifiers: accuracy, F1,
-    calibration, beside simple methods. Language models: perplexity a word and bits per character of running text. Word
-    vectors: analogies and pairs of words that people judged.
+    What is measured depends on the model's task ('seqloom list tasks' names its metrics); where the task knows simple
+    methods, what they reach on the same data stands beside.
 
     Without --data the test corpora of the run's recipe are used: the one --test names, else the first one, for word
     vectors all of them.

@@ -79,7 +79,7 @@ def choices(what: What) -> dict[str, str]:
 
         tasks = {name: find_task(name) for name in TASKS}
         if what == "tasks":
-            return {name: task.about for name, task in tasks.items()}
+            return {name: f"{task.about}; {', '.join(m.title for m in task.metrics)}" for name, task in tasks.items()}
         return _abouts({name: parts for task in tasks.values() for name, parts in task.models.items()})
     if what == "encoders":
         from seqloom.models.encoders import ENCODERS

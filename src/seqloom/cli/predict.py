@@ -31,7 +31,7 @@ def predict(
     """Answer inputs with a trained model.
 
     Inputs come from the arguments, from --input FILE (one a line), or from standard input (-). An input is what the
-    model learned to read: a text for a translator or a classifier, a word for word vectors.
+    model learned to read: a text, or a word for word vectors.
 
     Parameters
     ----------

@@ -12,13 +12,33 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from seqloom.batches.collate import Labels
+from seqloom.batches.collate import twice
 from seqloom.batches.shards import Field
 from seqloom.errors import UserError, did_you_mean
 from seqloom.files import read_json
 
 FILE = "labels.json"
 MOST = 100_000
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One class for each row: `ids` (batch,)."""
+
+    ids: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    def doubled(self) -> Labels:
+        return Labels(*twice(self.ids))
+
+    def part(self, rows: slice) -> Labels:
+        return Labels(self.ids[rows])
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from seqloom.answers import LabelAnswer
 from seqloom.batches.collate import Batch
@@ -33,9 +34,18 @@ from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervise
 from seqloom.text.settings import TextSettings
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.progress import Progress as Bar
-from seqloom.training.settings import ClassificationTrainingSettings
+from seqloom.training.settings import ExampleTrainingSettings
 
 BATCH_TOKENS = 8192
+
+
+class ClassificationTrainingSettings(ExampleTrainingSettings):
+    """How a classifier is fitted."""
+
+    metric: Literal["loss", "accuracy", "macro_f1"] = Field(
+        "accuracy", description="decides which weights are kept and when to stop early"
+    )
+    validation_sentences: int = Field(2000, ge=0, description="how many examples are answered at a validation")
 
 
 class ClassificationRecipe(ExampleRecipe):

@@ -207,12 +207,3 @@ class BidirectionalTrainingSettings(RunningTextTrainingSettings):
     metric: Literal["loss", "perplexity", "bits_per_character"] = Field(
         "perplexity", description="decides which weights are kept and when to stop early"
     )
-
-
-class ClassificationTrainingSettings(ExampleTrainingSettings):
-    """How a classifier is fitted."""
-
-    metric: Literal["loss", "accuracy", "macro_f1"] = Field(
-        "accuracy", description="decides which weights are kept and when to stop early"
-    )
-    validation_sentences: int = Field(2000, ge=0, description="how many examples are answered at a validation")
