@@ -5,9 +5,8 @@
 FOLDER is a checkout of nanoGPT (git clone https://github.com/karpathy/nanoGPT). Nothing in it is changed: what is
 needed is copied to where its data is prepared, and runs with the same Python, torch and number of threads as seqloom.
 Prints characters a second and milliseconds an iteration without preparation, warm-up and validation, medians and their
-ratio, validation losses after equal iterations, and the most memory; one JSON object on the last line. seqloom is
-measured as the recipe trains by itself and, where there are several threads, with the other number of processes too.
-With --write the table goes into docs/results.md.
+ratio, validation losses after equal iterations, and the most memory; one JSON object on the last line. With --write the
+table goes into docs/results.md.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def nanogpt_arguments(recipe: Any, evaluations: int) -> tuple[str, ...]:
     return (str(CONFIG), *(f"--{name}={value}" for name, value in values.items()))
 
 
-def seqloom_overrides(options: argparse.Namespace, warmup_steps: int, turn: int, processes: int | None) -> list[str]:
+def seqloom_overrides(options: argparse.Namespace, warmup_steps: int, turn: int) -> list[str]:
     """What makes a run a measurement: no validation and no checkpoint before its last step."""
     return [
         f"training.steps={options.iterations}",
@@ -109,7 +108,6 @@ def seqloom_overrides(options: argparse.Namespace, warmup_steps: int, turn: int,
         f"training.validate_every={NEVER}",
         f"training.checkpoint_every={NEVER}",
         f"seed={turn + 1}",
-        *([] if processes is None else [f"training.processes={processes}"]),
     ]
 
 
@@ -122,14 +120,11 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     prepare_nanogpt(checkout, data_folder() / "tiny_shakespeare" / "input.txt", copy)
     path = find_recipe(RECIPE)
     rising = min(load_recipe(path).training.warmup_steps, options.iterations // 2)
-    recipe = load_recipe(path, seqloom_overrides(options, rising, 0, None))
-    sides = {"nanogpt": NANOGPT, "seqloom": OURS, **({"other": OURS} if options.threads > 1 else {})}
+    recipe = load_recipe(path, seqloom_overrides(options, rising, 0))
+    sides = {"nanogpt": NANOGPT, "seqloom": OURS}
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     for turn in range(options.rounds):
         for name, peer in sides.items():
-            processes = None
-            if name == "other":
-                processes = options.threads if rounds["seqloom"][0]["processes"] == 1 else 1
             job: Any = CharactersJob(
                 result=str(folder / "result.json"),
                 iterations=options.iterations,
@@ -137,7 +132,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 threads=options.threads,
                 recipe=RECIPE,
                 cache=str(folder / "cache"),
-                overrides=tuple(seqloom_overrides(options, rising, turn, processes)),
+                overrides=tuple(seqloom_overrides(options, rising, turn)),
                 folder=str(copy),
                 arguments=nanogpt_arguments(recipe, options.evaluations),
             )
@@ -146,8 +141,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             except NotInstalled as error:
                 raise SystemExit(f"{peer.title} {error}") from None
             rounds[name].append(one)
-            shown = peer.title if name == "nanogpt" else f"{peer.title}, processes: {one['processes']}"
-            say(f"round {turn + 1}  {shown}: {one['tokens_per_second']:,.0f} characters/s")
+            say(f"round {turn + 1}  {peer.title}: {one['tokens_per_second']:,.0f} characters/s")
     pace = {name: [one["tokens_per_second"] for one in found] for name, found in rounds.items()}
     settings = ("iterations", "warmup", "evaluations", "threads", "rounds")
     return {
@@ -168,7 +162,6 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "median": statistics.median(pace),
         "milliseconds": statistics.median(one["milliseconds"] for one in found),
         "peak_mb": statistics.median(one["peak_mb"] for one in found),
-        "processes": sorted({one["processes"] for one in found}),
         "parameters": found[0]["parameters"],
         "characters": found[0]["characters"],
         "validation_losses": losses,
@@ -177,20 +170,14 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def title_of(name: str, one: Mapping[str, Any], threads: int) -> str:
-    """Who it is, and how the threads are shared out."""
-    ways = []
-    for count in one["processes"]:
-        each = threads // count
-        ways.append(f"{count} process{'es' if count > 1 else ''} of {each} thread{'s' if each > 1 else ''}")
-    chosen = " (the recipe's own choice)" if name == "seqloom" else ""
-    return f"{NANOGPT.title if name == 'nanogpt' else OURS.title}, {' or '.join(ways)}{chosen}"
+def sides_title(name: str) -> str:
+    return NANOGPT.title if name == "nanogpt" else OURS.title
 
 
 def characters_table(found: Mapping[str, Any]) -> str:
     rows = [
         [
-            title_of(name, one, found["threads"]),
+            sides_title(name),
             " ".join(f"{pace:,.0f}" for pace in one["tokens_per_second"]),
             f"**{one['median']:,.0f}**",
             number(found["ratios"].get(name), 2, "×"),
@@ -211,7 +198,7 @@ def characters_table(found: Mapping[str, Any]) -> str:
         f"{found['threads']} threads in all, the same Python and torch on both sides. The first {found['warmup']} "
         f"iterations, preparation and validation are not timed. nanoGPT ({found['nanogpt']}) runs its own train.py "
         "with the command that its README gives for a CPU, except that it validates only before the first iteration "
-        "and after the last; its pace is that of the times it prints. Memory of several processes is added up.",
+        "and after the last; its pace is that of the times it prints.",
         "Validation loss: nats a character over the last tenth of the text, after the same number of iterations. Each "
         f"character counts once, in pieces of {found['length']} that do not overlap, so that those early in a piece "
         "have little before them; nanoGPT's weights are read in the same way. What nanoGPT prints is its "

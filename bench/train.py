@@ -168,7 +168,6 @@ def summary(found: Sequence[dict[str, Any]], tokens: int, products_seconds: floa
     return {
         "tokens_per_second": pace,
         "median": median,
-        "processes": [one.get("processes", 1) for one in found],
         "peak_mb": statistics.median(one["peak_mb"] for one in found),
         "in_products": next((one["in_products"] for one in found if one.get("in_products") is not None), None),
         "of_limit": products_seconds / (tokens / median),
@@ -286,7 +285,6 @@ def train_table(found: dict[str, Any]) -> str:
     rates = [one["best"] for one in found["machine_gflops"]]
     notes = [f"{PEERS[n].title}: {PEERS[n].note}." for n in found["trainers"] if n != "seqloom" and PEERS[n].note]
     other = [name for name, one in found["trainers"].items() if not one["same_batches"]]
-    several = sorted({count for one in found["trainers"].values() for count in one["processes"]} - {1})
     if ours["precision"] == "bfloat16":
         narrow = statistics.median(one["best"] for one in found["machine_gflops_bfloat16"])
         limit = found["limit_tokens_per_second"] * narrow / statistics.median(rates)
@@ -295,8 +293,6 @@ def train_table(found: dict[str, Any]) -> str:
             f"{narrow:.0f} GFLOP/s here, which would allow {limit:,.0f} tokens/s: it trains at "
             f"{ours['median'] / limit:.0%} of that."
         )
-    if several:
-        notes.append(f"seqloom trained in {several[-1]} processes of one machine; the others are one process.")
     if other:
         notes.append(f"**Not the same batches: {', '.join(other)}.**")
     return (

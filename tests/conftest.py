@@ -49,7 +49,6 @@ def tiny_recipe(**training: Any) -> dict[str, Any]:
             "checkpoint_every": 6,
             "validation_sentences": 5,
             "average": 2,
-            "threads": 1,
             "precision": "float32",
             **training,
         },

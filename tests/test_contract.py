@@ -38,7 +38,7 @@ from seqloom.vectors.table import WordVectors
 
 # -- what is trained --------------------------------------------------------------------------------------------------
 
-STEPS = {"steps": 4, "validate_every": 2, "checkpoint_every": 2, "samples": 1, "threads": 1, "learning_rate": 1e-2}
+STEPS = {"steps": 4, "validate_every": 2, "checkpoint_every": 2, "samples": 1, "learning_rate": 1e-2}
 ON_PAIRS = {**STEPS, "batch_tokens": 120, "validation_sentences": 2}
 ON_TEXT = {**STEPS, "rows": 3, "length": 6, "batch_tokens": 120}
 WORDS = {"tokenizer": "word", "vocabulary_size": None}

@@ -20,6 +20,7 @@ PACKAGE = Path(seqloom.__file__).parent
 LEVELS = {
     "errors": 0,
     "machine": 0,
+    "parallel": 0,
     "decoding.lengths": 0,
     "export.supported": 0,
     "training.progress": 0,
@@ -54,7 +55,6 @@ LEVELS = {
     "tasks": 8,
     "recipe": 9,
     "model": 10,
-    "follower": 10,
     "experiment": 11,
     "export": 12,
     "serving": 12,

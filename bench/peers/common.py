@@ -136,15 +136,6 @@ def peak_megabytes() -> float:
     return kilobytes / 1024
 
 
-def shared_megabytes() -> float:
-    """What this process has in memory that another one of its kind has, too, without it being there twice."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssFile:", "RssShmem:"))) / 1024
-
-
 class Profile:
     """The share of the time between enter and exit (or `stop`) that this thread spent in matrix products.
 

@@ -82,7 +82,6 @@ def main() -> None:
         batch * (job.iterations - job.warmup),
         seconds_of(log, job.warmup, job.iterations),
         peak_mb=kilobytes / 1024,
-        processes=1,
         parameters=parameters_of(log),
         characters=(folder / DATA / "train.bin").stat().st_size // 2,
         estimate=estimate_of(log, job.iterations),

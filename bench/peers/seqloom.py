@@ -8,7 +8,7 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from bench.peers.common import Job, Profile, peak_megabytes, read_job, shared_megabytes, write_result
+from bench.peers.common import Job, Profile, peak_megabytes, read_job, write_result
 
 
 def overrides_of(job: Job, steps: int) -> list[str]:
@@ -81,15 +81,13 @@ def main() -> None:
     journal = list(read_journal(run / "journal.jsonl"))
     tokens, seconds = paced([line for line in journal if line["event"] == "train"], job.warmup)
     start = next(line for line in journal if line["event"] == "start")
-    processes = start.get("processes", 1)
     result: dict[str, Any] = {
         "tokens": tokens,
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
-        "peak_mb": peak_megabytes() - (shared_megabytes() if processes > 1 else 0.0),
+        "peak_mb": peak_megabytes(),
         **model.task.amounts(model.network),
-        "threads": start["threads"],
-        "processes": processes,
+        "threads": start["workers"],
         "precision": start["precision"],
         "validation_loss": next(line["loss"] for line in journal if line["event"] == "validation"),
     }

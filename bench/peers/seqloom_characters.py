@@ -12,7 +12,7 @@ from bench.characters_job import read_job, write_result
 def main() -> None:
     job = read_job()
     os.environ["OMP_NUM_THREADS"] = str(job.threads)  # torch looks at it when it is imported, so that is done below
-    os.environ["SEQLOOM_CACHE"] = job.cache  # how many processes to use is found out here, not taken from elsewhere
+    os.environ["SEQLOOM_CACHE"] = job.cache
     from bench.peers.common import peak_megabytes
     from bench.peers.seqloom import paced
     from seqloom.experiment import train
@@ -30,7 +30,6 @@ def main() -> None:
         tokens,
         seconds,
         peak_mb=peak_megabytes(),
-        processes=start["processes"],
         parameters=start["parameters"],
         characters=json.loads((run / "data.json").read_text(encoding="utf-8"))["symbols"],
         validation_loss=last["loss"],

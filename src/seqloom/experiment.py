@@ -43,43 +43,44 @@ def train(
     finished = (run / "model" / "config.json").is_file()
     if resume and finished:
         return Model.load(run)
-    team = _launched()
-    if team is not None and team.rank:
-        return _followed(run, team)
-    recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
+    ranks = _launched()
+    leads, talk = ranks is None or ranks.rank == 0, say
+    if leads:
+        recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
 
-    # prepare
-    say(f"preparing {find_task(recipe.task).describe(recipe.data.train)}")
-    task = _learned(recipe, run / "text", resume)
+        # prepare
+        say(f"preparing {find_task(recipe.task).describe(recipe.data.train)}")
+        task = _learned(recipe, run / "text", resume)
+        if ranks is not None:
+            ranks.wait()
+    else:
+        ranks.wait()  # for what all start from
+        recipe, talk = load_recipe(run / "recipe.yaml"), _silence
+        task = find_task(recipe.task).kept(run / "text")
 
     # build and fit
-    fitted = task.fit(recipe, run, resume=resume, team=team, say=say)
+    fitted = task.fit(recipe, run, resume=resume, ranks=ranks, say=talk)
 
     # save
-    save_model(run / "model", recipe, task, fitted)
-    if team is not None:
-        team.wait()  # nobody looks for the model too soon
-    say(f"trained in {duration(fitted.seconds)}; {fitted.size}")
+    if leads:
+        save_model(run / "model", recipe, task, fitted)
+    if ranks is not None:
+        ranks.wait()  # nobody looks for the model too soon
+    talk(f"trained in {duration(fitted.seconds)}; {fitted.size}")
     return Model.load(run)
 
 
 def _launched() -> Any:
-    """The team of processes that a launcher such as torchrun started, if one did."""
+    """The processes that a launcher such as torchrun started, if one did."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return None
-    from seqloom.training.gathering import launched  # with torch, which word vectors do without
+    from seqloom.training.distributed import launched  # with torch, which word vectors do without
 
     return launched()
 
 
-def _followed(run: Path, team: Any) -> Model:
-    """What the processes do that do not lead."""
-    from seqloom.follower import follow_run
-
-    team.wait()  # for the leader to have written what all start from
-    follow_run(run, lambda: team)
-    team.wait()  # and the model
-    return Model.load(run)
+def _silence(text: str) -> None:
+    """One of the processes that train together talks; this is another."""
 
 
 def _learned(recipe: Recipe, folder: Path, resume: bool) -> Task:

@@ -24,7 +24,6 @@ from bench.characters import (
     prepare_nanogpt,
     seqloom_overrides,
     summary,
-    title_of,
     version_of,
 )
 from bench.characters_job import CharactersJob
@@ -123,13 +122,11 @@ def test_the_recipe_in_nanogpts_words_is_the_command_of_its_readme() -> None:
 
 def test_a_measured_run_validates_only_at_its_end() -> None:
     options = arguments(["--nanogpt", "x"])
-    recipe = load_recipe(find_recipe(RECIPE), seqloom_overrides(options, 100, 2, 2))
+    recipe = load_recipe(find_recipe(RECIPE), seqloom_overrides(options, 100, 2))
     training = recipe.training
-    assert (training.steps, training.warmup_steps, training.processes, recipe.seed) == (2000, 100, 2, 3)
+    assert (training.steps, training.warmup_steps, recipe.seed) == (2000, 100, 3)
     assert min(training.validate_every, training.checkpoint_every) > training.steps
     assert options.warmup % training.log_every == training.steps % training.log_every == 0
-    own = load_recipe(find_recipe(RECIPE)).training.processes
-    assert load_recipe(find_recipe(RECIPE), seqloom_overrides(options, 100, 0, None)).training.processes == own
 
 
 def checkout_in(folder: Path, **files: str) -> Path:
@@ -206,7 +203,6 @@ def test_seqlooms_side_measures_a_whole_training(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, env=dict(os.environ), check=True, capture_output=True)
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["characters"] == 9 * 19 * 50 // 10
-    assert result["processes"] == 1
     assert result["peak_mb"] > 50
     assert 0 < result["validation_loss"] < 10
     an_iteration = result["tokens_per_second"] * result["milliseconds"] / 1000
@@ -220,7 +216,6 @@ def figures(pace: float, loss: float, **more: Any) -> dict[str, Any]:
         "milliseconds": 768_000 / pace,
         "validation_loss": loss,
         "peak_mb": 400.0,
-        "processes": 1,
         "parameters": 805_248,
         "characters": 1_003_854,
         **more,
@@ -231,7 +226,7 @@ def test_the_table_has_a_row_for_each_side_and_names_what_differs() -> None:
     ours = summary([figures(pace, loss) for pace, loss in ((90_000, 1.8), (30_000, 1.9), (60_000, 1.7))])
     assert (ours["median"], ours["validation_loss"], ours["milliseconds"]) == (60_000, 1.8, 12.8)
     theirs = summary([figures(40_000, 1.85, estimate=1.88)] * 3)
-    other = summary([figures(50_000, 1.8, processes=2, characters=1_000_000)] * 3)
+    other = summary([figures(50_000, 1.8, characters=1_000_000)] * 3)
     found = {
         "nanogpt": "commit abc",
         "rows": 12,
@@ -247,9 +242,9 @@ def test_the_table_has_a_row_for_each_side_and_names_what_differs() -> None:
     written = characters_table(found)
     rows = [line.strip("| ").split(" | ") for line in written.splitlines() if line.startswith(("| nano", "| seq"))]
     assert [row[0] for row in rows] == [
-        "nanoGPT, 1 process of 2 threads",
-        "seqloom, 1 process of 2 threads (the recipe's own choice)",
-        "seqloom, 2 processes of 1 thread",
+        "nanoGPT",
+        "seqloom",
+        "seqloom",
     ]
     assert rows[0][2:] == ["**40,000**", "1.50×", "19.20", "1.8500", "1.8800", "400", "805,248"]
     assert rows[1][1:7] == ["90,000 30,000 60,000", "**60,000**", "–", "12.80", "1.8000", "–"]
@@ -257,7 +252,6 @@ def test_the_table_has_a_row_for_each_side_and_names_what_differs() -> None:
     assert "(1.7000 to 1.9000)" in written
     assert "**Not the same text: nanogpt 1,003,854 characters, seqloom 1,003,854 characters, other 1,0" in written
     assert differences({"sides": {"nanogpt": theirs, "seqloom": ours}}) == []
-    assert title_of("seqloom", {"processes": [1, 4]}, 4).startswith("seqloom, 1 process of 4 threads or 4 processes of")
 
 
 def test_arguments_are_checked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,9 +40,9 @@ def test_sizes_of_the_two_models() -> None:
 
 
 def test_overrides_reach_the_recipe() -> None:
-    options = arguments(["--seqloom-set", "training.threads=1", "--seqloom-set", "model.dropout=0.1"])
+    options = arguments(["--seqloom-set", "training.workers=1", "--seqloom-set", "model.dropout=0.1"])
     recipe = bench_recipe("transformer", 512, options.seqloom_set)
-    assert (recipe.training.threads, recipe.model.dropout, recipe.training.batch_tokens) == (1, 0.1, 512)
+    assert (recipe.training.workers, recipe.model.dropout, recipe.training.batch_tokens) == (1, 0.1, 512)
 
 
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

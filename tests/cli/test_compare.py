@@ -173,8 +173,7 @@ def language_recipe(text: Path, model: dict[str, Any], task: str = "model_langua
             "length": 10,
             "steps": 6,
             "validate_every": 3,
-            "threads": 1,
-            "processes": 1,
+            "workers": 1,
             **training,
         },
     }

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "data": {name: {"text": str(folder / "text.txt")} for name in ("train", "valid", "test")},
         "text": {"tokenizer": "spaces", "vocabulary_size": None},
         "model": {"kind": "recurrent_lm", "cell": "gru", "size": 6, "hidden_size": 6, "num_layers": 1},
-        "training": {"steps": 4, "rows": 3, "length": 5, "validate_every": 4, "threads": 1},
+        "training": {"steps": 4, "rows": 3, "length": 5, "validate_every": 4},
     }
     train(recipe, folder / "network")
     del recipe["training"]

@@ -14,7 +14,7 @@ from seqloom.evaluation.figures import METRICS, metrics
 from seqloom.tasks import TASKS, find_task
 
 JOURNAL = [
-    {"event": "start", "time": 1.0, "parameters": 1234, "threads": 1, "processes": 2},
+    {"event": "start", "time": 1.0, "parameters": 1234, "workers": 2},
     {"event": "train", "step": 50, "tokens_per_second": 100.0, "seconds": 6.0, "loss": 4.0},
     {"event": "train", "step": 100, "tokens_per_second": 300.0, "seconds": 12.0, "loss": 3.0},
     {"event": "validation", "step": 100, "seconds": 12.0, "loss": 3.5, "bleu": 10.0, "best": True, "samples": []},
@@ -26,7 +26,7 @@ JOURNAL = [
 
 def test_a_journal_in_one_view() -> None:
     found = training_from(JOURNAL)
-    assert (found.parameters, found.processes, found.steps, found.seconds) == (1234, 2, 200, 24.0)
+    assert (found.parameters, found.workers, found.steps, found.seconds) == (1234, 2, 200, 24.0)
     assert found.tokens_per_second == 120.0  # the median of 100, 120 and 300; 0 was not measured
     assert found.curve("bleu") == [(0.2, 10.0), (0.4, 8.0)]
     assert found.best("bleu") == {"loss": 3.5, "bleu": 10.0}

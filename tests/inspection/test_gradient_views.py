@@ -147,7 +147,7 @@ def recipe(**model: Any) -> dict[str, Any]:
         "data": {"train": {"text": "recall:4/train", "limit": 200}, "valid": {"text": "recall:4/valid", "limit": 40}},
         "text": {"tokenizer": "spaces", "vocabulary_size": None},
         "model": model,
-        "training": {"steps": 2, "batching": "sentences", "validate_every": 2, "batch_tokens": 200, "threads": 1},
+        "training": {"steps": 2, "batching": "sentences", "validate_every": 2, "batch_tokens": 200},
     }
 
 

@@ -69,7 +69,7 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
     (folder / "places.txt").write_text("".join(" ".join(draw.choices(places, k=8)) + "\n" for _ in range(100)))
     (folder / "pairs.txt").write_text(": countries\nathens greece oslo norway\nparis france rome italy\n")
     translate = tiny_recipe(steps=2, validate_every=2, checkpoint_every=2, average=1)
-    training = {"steps": 2, "validate_every": 2, "batch_tokens": 200, "threads": 1}
+    training = {"steps": 2, "validate_every": 2, "batch_tokens": 200}
     classify = {
         "task": "classify",
         "data": {name: {"file": str(folder / f"{name}.tsv")} for name in ("train", "valid")},

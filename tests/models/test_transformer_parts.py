@@ -407,7 +407,7 @@ def test_reversal_is_learned(given: dict[str, Any], tmp_path: Path) -> None:
         },
         "training": {
             "steps": 300, "batch_tokens": 630, "learning_rate": 1e-2, "betas": [0.9, 0.98], "schedule": "cosine",
-            "warmup_steps": 30, "validate_every": 300, "samples": 0, "log_every": 1000, "threads": 1,
+            "warmup_steps": 30, "validate_every": 300, "samples": 0, "log_every": 1000,
         },
     }  # fmt: skip
     report = train(recipe, tmp_path / "run").evaluate(CorpusSettings(**recipe["data"]["valid"]), method="greedy")

@@ -62,7 +62,6 @@ def recipe(
             "batch_tokens": 300,
             "learning_rate": 0.02,
             "validate_every": 20,
-            "threads": 1,
             "precision": "float32",
             **training,
         },

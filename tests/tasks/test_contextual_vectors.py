@@ -88,7 +88,6 @@ def readers(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> d
                 "steps": 20,
                 "learning_rate": 1e-2,
                 "validate_every": 20,
-                "threads": 1,
             },
         }
         train(recipe, folder / kind)
@@ -106,7 +105,6 @@ def recipe(data: dict[str, Any], kind: str, contextual: dict[str, Any] | None, *
             "learning_rate": 1e-2,
             "validate_every": 100,
             "validation_sentences": 2,
-            "threads": 1,
             **training,
         },
         "decoding": {"method": "greedy", "unknown": "keep"},
@@ -236,15 +234,14 @@ def test_context_batches_by_hand() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_crashed_translator_with_context_resumes_to_the_same_bits(
-    processes: int, data: dict[str, Any], readers: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int, data: dict[str, Any], readers: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The language model learns along, with its dropout."""
     contextual = {"source": str(readers["bidirectional_lm"]), "freeze": False}
     settings = recipe(
-        data, "recurrent_translator", contextual, steps=8, validate_every=4, checkpoint_every=2, processes=processes,
-        threads=None if processes > 1 else 1,
+        data, "recurrent_translator", contextual, steps=8, validate_every=4, checkpoint_every=2, workers=workers
     )  # fmt: skip
     settings["model"]["dropout"] = 0.2
     train(settings, tmp_path / "whole")

@@ -43,7 +43,6 @@ def small(**training: Any) -> dict[str, Any]:
             "learning_rate": 0.02,
             "validate_every": 50,
             "metric": "accuracy",
-            "threads": 1,
             **training,
         },
     }

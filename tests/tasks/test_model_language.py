@@ -66,7 +66,7 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe_for(text: Path, model: str, tokenizer: str = "spaces", **training: Any) -> dict[str, Any]:
     batching = "windows" if model == "transformer" else "stream"
-    common = {"steps": 12, "rows": 4, "length": 5, "batching": batching, "validate_every": 6, "threads": 1}
+    common = {"steps": 12, "rows": 4, "length": 5, "batching": batching, "validate_every": 6}
     return {
         "task": "model_language",
         "data": {"train": {"text": str(text)}, "valid": {"text": str(text), "limit": 20}},
@@ -160,17 +160,17 @@ def test_the_loss_of_training_is_the_one_that_is_reported(batching: str, text_fi
 
 
 @pytest.mark.parametrize(("model", "candidates"), [("recurrent", None), ("variational", 4)])
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_crashed_run_resumes_to_the_same_bits(
     model: str,
     candidates: int | None,
-    processes: int,
+    workers: int,
     text_file: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The state that rows carry on is part of a checkpoint, also where two processes have half of the rows each."""
-    recipe = recipe_for(text_file, model, processes=processes, checkpoint_every=1, rows=5, candidates=candidates)
+    """The state that rows carry on is part of a checkpoint, also where two threads have half of the rows each."""
+    recipe = recipe_for(text_file, model, workers=workers, checkpoint_every=1, rows=5, candidates=candidates)
     train(recipe, tmp_path / "straight")
     original, calls = RunningTextWork.loss, 0
 
@@ -347,7 +347,7 @@ def test_counted_models_are_measured_and_speak_like_others(smoothing: str, text_
     [
         ({"batching": "stream"}, "carries a state on; a transformer_lm has none"),
         ({"length": 11}, "training.length 11 is longer than model.context 10"),
-        ({"processes": 9}, "training.processes 9 is more than training.rows 4"),
+        ({"shards": 9}, "training.shards 9 is more than training.rows 4"),
         ({"metric": "bleu"}, "training.metric must be one of"),
         ({"scheduled_sampling": 0.5}, "scheduled_sampling is not a setting"),
     ],

@@ -56,7 +56,6 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "learning_rate": 1e-2,
             "validate_every": 100,
             "metric": "phone_error_rate",
-            "threads": 1,
             "precision": "float32",
         },
         "decoding": {"method": "greedy"},

@@ -53,7 +53,7 @@ DATA = {
     "train": {"grammar": "en-es", "split": "train", "size": 120},
     "valid": {"grammar": "en-es", "split": "valid", "size": 20},
 }
-TRAINING = {"steps": 6, "validate_every": 3, "average": 2, "threads": 1, "learning_rate": 0.05}
+TRAINING = {"steps": 6, "validate_every": 3, "average": 2, "learning_rate": 0.05}
 
 
 def recipe(kind: str, pretrained: dict[str, Any] | None, **training: Any) -> dict[str, Any]:
@@ -240,18 +240,19 @@ def test_a_stopped_run_goes_on_with_its_rows_frozen(kind: str, vectors: Path, te
 
 
 @pytest.mark.parametrize("kind", ["recurrent_translator", *BOTH_SIDES])
-def test_several_processes_freeze_the_same_rows(kind: str, vectors: Path, text: Path, tmp_path: Path) -> None:
+def test_shards_freeze_the_same_rows(kind: str, vectors: Path, text: Path, tmp_path: Path) -> None:
     """Rows that moved in one of them would change what it adds to the gradients, and with these every weight."""
     settings = frozen_recipe(kind, vectors, text, steps=3, optimizer="sgd", learning_rate=0.5)
     settings["model"]["dropout"] = 0.0
     alone, together = (
-        seqloom.train(settings, tmp_path / str(size), overrides=[f"training.processes={size}"]) for size in (1, 2)
+        seqloom.train(settings, tmp_path / str(number), overrides=[f"training.shards={number}", "training.workers=2"])
+        for number in (1, 2)
     )
     expected, weight = found_rows(together, vectors), embedding_of(together).numpy()
     np.testing.assert_allclose(
         directions(weight[list(expected)]), directions(np.array(list(expected.values()))), atol=1e-5
     )
-    if kind != "masked_lm":  # two processes hide other symbols than one does
+    if kind != "masked_lm":  # two shards hide other symbols than one does
         for name, found in together.network.named_parameters():
             torch.testing.assert_close(found, alone.network.get_parameter(name), atol=1e-5, rtol=1e-4, msg=name)
 

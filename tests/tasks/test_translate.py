@@ -176,7 +176,7 @@ def test_text_dropout_trains_on_several_cuts_and_validates_on_the_usual_one() ->
 
 def recipe_with(**training: Any) -> dict[str, Any]:
     """Of a grammar whose symbols are many more than a batch predicts."""
-    common = {"batch_tokens": 200, "validation_sentences": 0, "threads": 1, "candidates": 20}
+    common = {"batch_tokens": 200, "validation_sentences": 0, "candidates": 20}
     return {
         "task": "translate",
         "data": {
@@ -240,12 +240,12 @@ def test_few_candidates_train_a_translator(plain: bool, change: dict[str, Any], 
     assert found[-1] < found[0] - 0.5
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_crashed_run_with_candidates_resumes_to_the_same_bits(
-    processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The candidates of a step are drawn again as they were, also where two processes have half of a batch each."""
-    settings = {"label_smoothing": 0.1, "consistency": 1.0, "processes": processes}
+    """The candidates of a step are drawn again as they were, also where two threads have half of a batch each."""
+    settings = {"label_smoothing": 0.1, "consistency": 1.0, "workers": workers}
     recipe = recipe_with(steps=12, validate_every=6, checkpoint_every=1, **settings)
     train_recipe(recipe, tmp_path / "straight")
     original, calls = ExampleWork.loss, 0

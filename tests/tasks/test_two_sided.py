@@ -66,7 +66,6 @@ def recipe(data: dict[str, Any], kind: str, dropout: float = 0.1, **training: An
             "learning_rate": 1e-2,
             "validate_every": 6,
             "checkpoint_every": 3,
-            "threads": 1,
             **training,
         },
     }
@@ -196,10 +195,10 @@ def test_a_crashed_run_of_theirs_resumes_to_the_same_bits(
 
 
 @pytest.mark.slow
-def test_two_processes_of_a_masked_model_resume_to_the_same_bits(
+def test_two_threads_of_a_masked_model_resume_to_the_same_bits(
     data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = recipe(data, "masked_lm", 0.2, processes=2, threads=None)
+    settings = recipe(data, "masked_lm", 0.2, workers=2)
     train(settings, tmp_path / "whole")
     with monkeypatch.context() as patch:
         crash_after(patch, 8)
@@ -210,10 +209,10 @@ def test_two_processes_of_a_masked_model_resume_to_the_same_bits(
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_learns_in_both_directions(data: dict[str, Any], tmp_path: Path) -> None:
-    for processes in (1, 2):
-        settings = recipe(data, "bidirectional_lm", 0.0, processes=processes, threads=None, steps=6)
-        train(settings, tmp_path / str(processes))
+def test_two_shards_learn_what_one_learns_in_both_directions(data: dict[str, Any], tmp_path: Path) -> None:
+    for shards in (1, 2):
+        settings = recipe(data, "bidirectional_lm", 0.0, shards=shards, steps=6)
+        train(settings, tmp_path / str(shards))
     two = weights_of(tmp_path / "2")
     for name, weight in weights_of(tmp_path / "1").items():
         torch.testing.assert_close(two[name], weight, rtol=2e-3, atol=2e-4, msg=name)

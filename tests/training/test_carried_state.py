@@ -1,8 +1,7 @@
-"""What is carried on from batch to batch: passed along, left alone by rehearsals, in checkpoints, whoever computes."""
+"""What is carried on from batch to batch: passed along, and in checkpoints."""
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import signal
 import subprocess
@@ -23,12 +22,12 @@ from seqloom.batches.samplers import Position
 from seqloom.experiment import train
 from seqloom.losses import Loss
 from seqloom.models.classifier import Classifier, ClassifierSettings
+from seqloom.nn.drawing import own_generator
 from seqloom.targets.label import Labels
 from seqloom.tasks.classify import ClassificationTrainingSettings
 from seqloom.training.checkpoints import checkpoints_in, load_tensors
-from seqloom.training.loop import Learner, Validation, fit, flat, rebuilt, seconds_a_step
+from seqloom.training.loop import Learner, Validation, fit, rebuilt
 from seqloom.training.settings import FittingSettings
-from seqloom.training.team import JoinedTeam, Team
 
 ROWS, SIZE = 3, 5
 
@@ -55,7 +54,7 @@ class Numbers(NamedTuple):
 
 
 class RecurrentWork:
-    """A network whose every batch goes on from the one before, with chance from torch's generator."""
+    """A network whose every batch goes on from the one before, with chance from the generator of its shard."""
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.stop_at, self.calls = stop_at, 0
@@ -79,7 +78,7 @@ class RecurrentWork:
         (layer,) = model
         state, *_ = carried if carried is not None else self.start()
         self.seen.append((batch.number, None if carried is None else int(state.seen[0]) - 1))
-        kept = torch.rand(ROWS, SIZE) < 0.7
+        kept = torch.rand(ROWS, SIZE, generator=own_generator()) < 0.7
         hidden = (layer(batch.values * kept) + state.hidden).tanh()
         after = Remembered(hidden.detach(), state.seen * 0 + batch.number + 1)
         loss = hidden.pow(2).sum()
@@ -91,15 +90,12 @@ class RecurrentWork:
     def restored(self, model: Any, tensors: list[Tensor]) -> Any:
         return rebuilt(self.start(), iter(tensors))
 
-    def fits_threads(self, model: Any) -> bool:
-        return False
-
     def validate(self, model: Any, *, final: bool = False) -> Validation:
         return Validation({"loss": sum(weight.sum().item() for weight in model.parameters())}, [])
 
 
 def settings(**given: Any) -> Any:
-    common = {"steps": 9, "validate_every": 3, "checkpoint_every": 2, "accumulate": 2, "precision": "float32"}
+    common = {"steps": 9, "validate_every": 3, "checkpoint_every": 2, "accumulate": 2, "shards": 1}
     return FittingSettings(learning_rate=0.1, **{**common, **given})
 
 
@@ -136,68 +132,14 @@ def test_a_run_that_dies_anywhere_resumes_to_the_same_bits(
     ends = [
         load_tensors(checkpoints_in(tmp_path / name)[-1].folder / "optimizer.safetensors") for name in ("whole", "run")
     ]
-    assert ends[0].keys() == ends[1].keys() >= {"carried/0", "carried/1", "random"}
+    assert ends[0].keys() == ends[1].keys() >= {"carried/0", "carried/1"}
     assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
-
-
-def test_a_rehearsal_forgets_what_it_computed() -> None:
-    learners = [Learner(fresh(), RecurrentWork(), settings(), Team(), 0) for _ in range(2)]  # type: ignore[arg-type]
-    batches = [batch for _, batch in zip(range(5), (b for _, b in RecurrentWork().batches(Position())), strict=False)]
-    found = []
-    for learner, rehearses in zip(learners, (False, True), strict=True):
-        torch.manual_seed(7)
-        learner.update(batches[:2], 1, 0.1)
-        if rehearses:
-            before = flat(learner.carried)
-            random = torch.get_rng_state()
-            learner.rehearse(batches[2:], 2)
-            torch.set_rng_state(random)
-            assert all(torch.equal(a, b) for a, b in zip(flat(learner.carried), before, strict=True))
-        learner.update(batches[2:], 2, 0.1)
-        found.append([weight.detach() for weight in learner.weights])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-
-
-def test_measuring_the_pace_changes_nothing() -> None:
-    model, work = fresh(), RecurrentWork()
-    before, random = [weight.detach().clone() for weight in model.parameters()], torch.get_rng_state()
-    assert seconds_a_step(model, work, settings(), Team(), rehearsed=3) > 0  # type: ignore[arg-type]
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
-    assert torch.equal(torch.get_rng_state(), random)
-    assert len(work.seen) == 6
-
-
-# -- several processes -------------------------------------------------------------------------------------------------
-
-
-def gather_rows(rank: int, size: int, rows: int, path: str, answers: Any) -> None:
-    """A process of a team: its rows of two tensors, as a batch is dealt out; it may have none."""
-    torch.set_num_threads(1)
-    team = JoinedTeam(rank, size, Path(path))
-    whole = {"0": torch.arange(rows * 2, dtype=torch.float32).view(rows, 2), "1": torch.arange(rows)}
-    own = {name: tensor[rank::size] for name, tensor in whole.items()} if rank < rows else {}
-    found = team.gather(own)
-    answers.put(found.keys() == whole.keys() and all(torch.equal(found[name], whole[name]) for name in whole))
-    team.wait()
-
-
-@pytest.mark.parametrize("rows", [2, 5])
-def test_rows_of_all_processes_are_put_together_again(rows: int, tmp_path: Path) -> None:
-    size, context = 3, multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    given = (size, rows, str(tmp_path / "meet"), answers)
-    others = [context.Process(target=gather_rows, args=(rank, *given)) for rank in range(size)]
-    for other in others:
-        other.start()
-    assert [answers.get(timeout=120) for _ in others] == [True] * size
-    for other in others:
-        other.join(30)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills processes")
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_stream_killed_at_random_loses_nothing(processes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stream_killed_at_random_loses_nothing(workers: int, tmp_path: Path) -> None:
     lines = random.Random(3)
     words = [f"w{number}" for number in range(30)]
     text = "\n".join(" ".join(lines.choices(words, k=9)) for _ in range(300))
@@ -218,8 +160,7 @@ def test_a_stream_killed_at_random_loses_nothing(processes: int, tmp_path: Path)
             "validate_every": 100,
             "checkpoint_every": 5,
             "samples": 0,
-            "threads": 1,
-            "processes": processes,
+            "workers": workers,
         },
     }
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
@@ -245,10 +186,10 @@ def test_a_stream_killed_at_random_loses_nothing(processes: int, tmp_path: Path)
     assert one == other
 
 
-# -- parts without a row -----------------------------------------------------------------------------------------------
+# -- shards without a row ----------------------------------------------------------------------------------------------
 
 
-def classified(rows: int, workers: int) -> tuple[float, list[Tensor]]:
+def classified(rows: int, shards: int) -> tuple[float, list[Tensor]]:
     """Summed loss and gradients of a batch of labelled texts."""
     s = ClassificationTrainingSettings(steps=1, precision="float32")
     torch.manual_seed(5)
@@ -263,17 +204,17 @@ def classified(rows: int, workers: int) -> tuple[float, list[Tensor]]:
         return Loss(found, found.detach())
 
     work: Any = type("Work", (), {"loss": staticmethod(loss)})
-    learner = Learner(model, work, s, Team(), 0, workers)
-    total, gradients = learner.gradients([batch], 1)
+    learner = Learner(model, work, s, 0, shards=shards)
+    total, gradients, _ = learner.gradients([batch], 1)
     learner.workers.close()
-    return total, [gradient.clone() for gradient in gradients]
+    return total, [gradient for gradient in gradients if gradient is not None]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_a_worker_may_have_nothing_to_do(rows: int) -> None:
-    """A batch may have fewer rows than there are workers, whatever its model thinks of pieces."""
-    total, gradients = classified(rows, workers=3)
-    expected, alone = classified(rows, workers=1)
+def test_a_shard_may_have_nothing_to_do(rows: int) -> None:
+    """A batch may have fewer rows than there are shards, whatever its model thinks of pieces."""
+    total, gradients = classified(rows, shards=3)
+    expected, alone = classified(rows, shards=1)
     assert total == pytest.approx(expected, rel=1e-6)
     for one, other in zip(gradients, alone, strict=True):
         torch.testing.assert_close(one, other)

@@ -60,15 +60,12 @@ def names(run: Path) -> list[str]:
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     model, optimizer = filled(2.5), {"exp_avg/table.weight": torch.ones(3, 2)}
-    torch.manual_seed(61)
-    state = torch.get_rng_state()
     save_checkpoint(tmp_path, 13, model, optimizer, {"step": 13})
     (found,) = checkpoints_in(tmp_path)
     assert found == Checkpoint(13, tmp_path / "checkpoints" / "step-00000013")
     weights, optimizer, values = load_checkpoint(found)
     assert weights.keys() == {"table.weight", "output.bias"}  # a tied weight once
     assert all((weight == 2.5).all() for weight in weights.values())
-    assert torch.equal(optimizer.pop("random"), state)
     assert optimizer.keys() == {"exp_avg/table.weight"}
     assert values == {"step": 13}
 

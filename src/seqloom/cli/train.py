@@ -12,7 +12,7 @@ def train(
     recipe: str,
     /,
     *,
-    run: Path | None = None,
+    run: Annotated[Path | None, Parameter(name=("--run", "--run-dir"))] = None,
     overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
     resume: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -26,7 +26,7 @@ def train(
     recipe
         Path of a YAML file, name of a shipped recipe (`seqloom list recipes`), or a run folder to resume.
     run
-        Folder of the run; default: runs/NAME.
+        Folder of the run; default: runs/NAME. Behind torchrun write --run-dir: it takes --run for an option of its own.
     overrides
         Change a setting of the recipe, such as --set model.cell=gru; may be repeated.
     resume

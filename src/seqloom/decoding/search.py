@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,27 +15,6 @@ from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis, Stepper
 from seqloom.nn.eight_bits import eight_bit_products
 from seqloom.text.special import BOS_ID
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
-
-
-def side_by_side(compute: Callable[[Item], Found], items: Sequence[Item]) -> Iterator[Found]:
-    """compute(item) of all items, as they are done: by as many threads as torch has for one product, one item each.
-
-    The products of a search are too short to be divided. `compute` must not depend on what other items do.
-    """
-    threads = torch.get_num_threads()
-    if threads == 1 or len(items) < 2:
-        yield from map(compute, items)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(items)), "search", initializer=lambda: torch.set_num_threads(1))
-    try:
-        for future in as_completed([pool.submit(compute, item) for item in items]):
-            yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # a thread that is started later asks what was set last
 
 
 @torch.inference_mode()

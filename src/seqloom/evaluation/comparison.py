@@ -38,7 +38,7 @@ class Training:
     seconds: float | None = None
     steps: int | None = None
     tokens_per_second: float | None = None
-    processes: int | None = None
+    workers: int | None = None
     validations: tuple[Validated, ...] = ()
 
     def best(self, metric: str) -> Mapping[str, float]:
@@ -66,7 +66,7 @@ def training_from(events: Iterable[Any]) -> Training:
         numbers = {name: number for name, value in event.items() if (number := _number(value)) is not None}
         kind = event.get("event")
         starts += kind == "start"
-        known |= {name: int(numbers[name]) for name in ("parameters", "ngrams", "processes") if name in numbers}
+        known |= {name: int(numbers[name]) for name in ("parameters", "ngrams", "workers") if name in numbers}
         if "step" in numbers:
             known["steps"] = int(numbers["step"])
         if "seconds" in numbers:
@@ -170,7 +170,7 @@ class Comparison:
                     "seconds": e.training.seconds,
                     "steps": e.training.steps,
                     "tokens_per_second": e.training.tokens_per_second,
-                    "processes": e.training.processes,
+                    "workers": e.training.workers,
                     "validations": [{"seconds": v.seconds, **v.figures} for v in e.training.validations],
                 }
                 for e in self.entries
@@ -224,7 +224,7 @@ class Comparison:
             ("training", [_duration(one.seconds) for one in counted]),
             ("steps", [_count(one.steps) for one in counted]),
             ("tokens/s", [_count(one.tokens_per_second) for one in counted]),
-            ("processes", [_count(one.processes) for one in counted]),
+            ("threads", [_count(one.workers) for one in counted]),
         ]
         kept = [(title, cells) for title, cells in columns if any(cell.strip() != DASH for cell in cells)]
         return [[title for title, _ in kept], *([cells[i] for _, cells in kept] for i in range(len(self.entries)))]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 _own = threading.local()
 
@@ -24,6 +25,12 @@ def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
         yield
     finally:
         _own.generator = before
+
+
+def drop_units(values: Tensor, rate: float) -> Tensor:
+    """A share of the numbers at zero, the others larger by as much (Srivastava et al. 2014): the plain formula."""
+    kept = torch.rand(values.shape, generator=own_generator(), device=values.device) >= rate
+    return values * kept / (1 - rate)
 
 
 def own_generator() -> torch.Generator | None:

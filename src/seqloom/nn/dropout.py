@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from seqloom.kernels.compiling import can_compile
 from seqloom.kernels.dropping import LEVELS, drop, kept_units
-from seqloom.nn.drawing import own_generator
+from seqloom.nn.drawing import drop_units, own_generator
 
 
 def dropped_levels(rate: float) -> int:
@@ -77,7 +77,7 @@ class _Dropping(nn.Module):
     def _draw(self, shape: Sequence[int], like: Tensor) -> Tensor:
         """A mask, in type and place like `like`."""
         if self._is_torchs(like):
-            return F.dropout(like.new_ones(shape), self.rate)
+            return drop_units(like.new_ones(shape), self.rate)
         return dropout_mask(torch.Size(shape), self.rate, _draw_seed())
 
     def extra_repr(self) -> str:
@@ -95,7 +95,7 @@ class Dropout(_Dropping):
         if not self.drops():
             return values
         if self._is_torchs(values):
-            return F.dropout(values, self.rate)
+            return drop_units(values, self.rate)
         return _Masked.apply(values, self.rate, _draw_seed())
 
 

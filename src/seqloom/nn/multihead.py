@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqloom.nn.attention import attend, scaled_dot_scores
+from seqloom.nn.drawing import drop_units
 from seqloom.nn.heads import heads_fit, look_around_at_once, look_at_once
 from seqloom.nn.masks import causal_mask
 from seqloom.nn.narrow import linear
@@ -123,18 +124,17 @@ def attend_heads(
         dropout: share of weights left out, while training.
         watch: called with the weights; the fused kernel has none to show.
     """
-    if watch is None:
-        if bias is None and not dropout and heads_fit(query, memory.keys, memory.values, mask):
+    if watch is None and not dropout:
+        if bias is None and heads_fit(query, memory.keys, memory.values, mask):
             return look_at_once(query, memory.keys, memory.values, mask, causal)
-        return _fused(query, memory, mask, bias, causal, dropout)
+        return _fused(query, memory, mask, bias, causal)
     scores = scaled_dot_scores(query, memory.keys)
     if bias is not None:
         scores = scores + bias
     context, weights = attend(scores, memory.values, _joint_mask(mask, causal, query.shape[2], query.device))
-    watch(weights)
-    if dropout:
-        context = F.dropout(weights, dropout) @ memory.values
-    return context
+    if watch is not None:
+        watch(weights)
+    return drop_units(weights, dropout) @ memory.values if dropout else context
 
 
 def _joint_mask(mask: Tensor | None, causal: bool, size: int, device: torch.device) -> Tensor | None:
@@ -144,9 +144,7 @@ def _joint_mask(mask: Tensor | None, causal: bool, size: int, device: torch.devi
     return earlier if mask is None else mask & earlier
 
 
-def _fused(
-    query: Tensor, memory: KeysValues, mask: Tensor | None, bias: Tensor | None, causal: bool, dropout: float
-) -> Tensor:
+def _fused(query: Tensor, memory: KeysValues, mask: Tensor | None, bias: Tensor | None, causal: bool) -> Tensor:
     if bias is not None or (causal and mask is not None):
         mask, causal = _joint_mask(mask, causal, query.shape[2], query.device), False
     seeing = None if mask is None else mask.any(-1, keepdim=True)
@@ -155,19 +153,12 @@ def _fused(
     if mask is not None and (bias is not None or blind):  # finite, so that a row without a key has no NaN in it
         added = query.new_zeros(()) if bias is None else bias
         added = added.masked_fill(~mask, torch.finfo(query.dtype).min)
-    context = F.scaled_dot_product_attention(
-        query, memory.keys, memory.values, attn_mask=added, dropout_p=dropout, is_causal=causal
-    )
+    context = F.scaled_dot_product_attention(query, memory.keys, memory.values, attn_mask=added, is_causal=causal)
     return context if not blind or seeing is None else torch.where(seeing, context, 0.0)  # zeros, as in `attend`
 
 
 def _unseen(weights: Tensor) -> None:
     """Asks for the path in the open, for nobody's eyes."""
-
-
-def drops_attention(model: nn.Module) -> bool:
-    """Whether any attention of a model drops weights while it trains, which torch does with a generator of its own."""
-    return any(part.dropout > 0 for part in model.modules() if isinstance(part, SelfAttention | CrossAttention))
 
 
 def split_heads(vectors: Tensor, num_heads: int) -> Tensor:

@@ -194,9 +194,14 @@ class Task:
             raise UserError(f"{folder.parent}: begun by an earlier version of seqloom; --restart trains it again")
         return cls.load(folder, read_json(folder / KEPT))
 
-    def fit(self, recipe: Any, run: Path, *, resume: bool, team: Any, say: Say) -> Fitted:
-        """Make the model."""
+    def fit(self, recipe: Any, run: Path, *, resume: bool, ranks: Any, say: Say) -> Fitted:
+        """Make the model; `ranks` are the processes that train it together, None where there is one."""
         raise NotImplementedError
+
+    def refuse_ranks(self, ranks: Any) -> None:
+        """What is not trained by several processes says so."""
+        if ranks is not None:
+            raise UserError(f"what this recipe trains ({self.kind}) one process trains; start it without a launcher")
 
     def vocabulary(self) -> str:
         """How large what was learned is, for the card."""

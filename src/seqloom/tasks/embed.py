@@ -148,7 +148,8 @@ class Embedding(Task):
     def vocabulary(self) -> str:
         return f"{len(self.counts or ()):,} words"
 
-    def fit(self, recipe: Any, run: Path, *, resume: bool, team: Any, say: Say) -> Fitted:
+    def fit(self, recipe: Any, run: Path, *, resume: bool, ranks: Any, say: Say) -> Fitted:
+        self.refuse_ranks(ranks)
         counts = self.counts
         assert counts is not None, "learned before"
         corpus = _numbered(recipe.data.train, self.words, counts)

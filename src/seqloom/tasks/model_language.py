@@ -101,10 +101,11 @@ class LanguageModelling(RunningTextTask):
         task.predicts = str(predict)
         return task
 
-    def fit(self, recipe: Any, run: Path, *, resume: bool, team: Any, say: Say) -> Fitted:
+    def fit(self, recipe: Any, run: Path, *, resume: bool, ranks: Any, say: Say) -> Fitted:
         if recipe.training is None:
+            self.refuse_ranks(ranks)
             return self._count(recipe, run, say)
-        return super().fit(recipe, run, resume=resume, team=team, say=say)
+        return super().fit(recipe, run, resume=resume, ranks=ranks, say=say)
 
     def _count(self, recipe: Any, run: Path, say: Say) -> Fitted:
         """Count, smooth, measure."""

@@ -20,7 +20,6 @@ from seqloom.tasks.base import Fitted, Recipe, Say, Task
 from seqloom.text.special import SPECIAL
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.checkpoints import check_fits, load_tensors, model_tensors, put_weights, save_tensors
-from seqloom.training.gathering import gathered
 from seqloom.training.loop import Progressed, fit
 from seqloom.training.memory import keep_freed_memory, peak_memory
 from seqloom.training.progress import duration
@@ -91,23 +90,24 @@ class Network(Task):
             tokenizer, embedding = self.tokenizers()[side], self.embeddings(model)[side]
             start_embedding(embedding, tokenizer, path, side, freeze=pretrained.freeze, say=say)
 
-    def fit(self, recipe: Any, run: Path, *, resume: bool, team: Any, say: Say) -> Fitted:
+    def fit(self, recipe: Any, run: Path, *, resume: bool, ranks: Any, say: Say) -> Fitted:
+        leads = ranks is None or ranks.rank == 0
+        if not leads:
+            ranks.wait()  # for the encoded corpora
         work, model = self.prepare(recipe, say)
-        write_json(run / "data.json", work.summary())
-        say(work.overview())
-        if team is not None:
-            team.wait()
-        with gathered(recipe, model, work, run, say, team) as (together, workers):
-            done = fit(
-                model, work, recipe.training, run, resume=resume, team=together, workers=workers, seed=recipe.seed
-            )
+        if leads:
+            write_json(run / "data.json", work.summary())
+            say(work.overview())
+        if leads and ranks is not None:
+            ranks.wait()
+        done = fit(model, work, recipe.training, run, resume=resume, ranks=ranks, seed=recipe.seed)
         return Fitted(model, self.size(model), self._card(recipe, done), done.seconds)
 
     def _card(self, recipe: Any, done: Progressed) -> dict[str, str]:
         best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g}"
         which = f"mean of the last {done.averaged} checkpoints" if done.averaged else f"step {done.best_step:,}"
-        peak, processes = peak_memory(), f" in each of {done.processes} processes" if done.processes > 1 else ""
-        memory = f", {peak / 2**30:.2f} GB of memory at the most{processes}" if peak else ""
+        peak = peak_memory()
+        memory = f", {peak / 2**30:.2f} GB of memory at the most" if peak else ""
         return {
             "training": f"{done.step:,} steps in {duration(done.seconds)}{memory}; weights of {which}",
             "validation": f"{best} on {self.describe(recipe.data.valid)}",

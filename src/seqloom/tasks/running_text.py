@@ -70,8 +70,8 @@ class RunningTextRecipe(NetworkRecipe):
             )
         if self.text.tokenizer == "verbatim" and s.batching == "sentences":
             problems.append("text.tokenizer: verbatim has no ends of lines; training.batching: sentences needs them")
-        if s.batching != "sentences" and s.processes is not None and s.processes > s.rows:
-            problems.append(f"training.processes {s.processes} is more than training.rows {s.rows}: each needs a row")
+        if s.batching != "sentences" and s.num_shards > s.rows:
+            problems.append(f"training.shards {s.num_shards} is more than training.rows {s.rows}: each needs a row")
         return problems
 
 
@@ -246,10 +246,6 @@ class RunningTextWork:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):  # what is dropped here must not be missing later
             like = model(symbols)[1]
         return rebuilt(like, iter(tensors))
-
-    def fits_threads(self, model: nn.Module) -> bool:
-        """No: the state of a stream is carried on from batch to batch."""
-        return False
 
     def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
         report = self.task.measured(model, "valid", self.valid, self.recipe.data.valid, quick=not final)

@@ -16,17 +16,16 @@ from seqloom.batches.shards import Field, Sequences, SymbolCounts, write_shard
 from seqloom.corpus.doctor import examine, render, to_dict
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, corpus_of, describe, fingerprint, read_pairs
-from seqloom.decoding.search import side_by_side
 from seqloom.errors import UserError
 from seqloom.losses import Loss
-from seqloom.nn.multihead import drops_attention
+from seqloom.parallel import side_by_side, spread
 from seqloom.tasks.base import Examined, PairDataSettings, Say
 from seqloom.tasks.network import Network, NetworkRecipe
 from seqloom.training.loop import Validation
 from seqloom.training.settings import ExampleTrainingSettings
 
 VALIDATION_TOKENS = 1024
-BATCHES_A_THREAD = 8  # of a search: the shorter the last ones are, the less one thread waits for another
+BATCHES = 32  # of a search, at least: the shorter the last ones are, the less one thread waits for another
 SEARCHED_AT_LEAST = 512  # tokens of a batch, however few there are for each thread
 
 Compute = Callable[[Any, Batch], tuple[Tensor, Tensor]]  # model, batch -> summed loss to minimise, and to report
@@ -184,7 +183,7 @@ class Supervised(Network):
                 found |= answer(self.source.collate(some), asked)
             return found
 
-        shares = max(SEARCHED_AT_LEAST, int(lengths.sum()) // (BATCHES_A_THREAD * torch.get_num_threads()))
+        shares = max(SEARCHED_AT_LEAST, int(lengths.sum()) // BATCHES)
         size, done = min(batch_tokens, shares) * 5 // max(rows, 5), 0
         for found in side_by_side(compute, sorted_batches(lengths, max(1, size))):
             done += len(found)
@@ -241,19 +240,15 @@ class ExampleWork:
     def restored(self, model: nn.Module, tensors: list[Tensor]) -> None:
         assert not tensors
 
-    def fits_threads(self, model: nn.Module) -> bool:
-        """Examples stand for themselves; but what torch itself drops it draws from one generator for all threads."""
-        return not self.settings.plain and not drops_attention(model)
-
     def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
-        total = count = 0.0
-        with torch.inference_mode():
-            for indices in self.valid_batches:
-                batch = self.valid.batch(indices)
-                total += float(self.loss(model, batch).nll)
-                count += batch.num_tokens
+        def loss(indices: np.ndarray) -> tuple[float, int]:
+            batch = self.valid.batch(indices)
+            with torch.inference_mode():
+                return float(self.loss(model, batch).nll), batch.num_tokens
+
+        losses, counts = zip(*spread(loss, self.valid_batches), strict=True)
         figures, samples = self.task.validate(model, self.pairs, self.recipe, final=final)
-        return Validation({**self.task.of_loss(total / count), **figures}, samples)
+        return Validation({**self.task.of_loss(sum(losses) / sum(counts)), **figures}, samples)
 
     def overview(self) -> str:
         """What is worth knowing before step 1, for a person."""

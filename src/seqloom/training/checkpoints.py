@@ -1,7 +1,7 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped, in files that hold no code.
 
-A checkpoint is a folder `step-00001500` with `model.safetensors`, `optimizer.safetensors` (with the state of the random
-generator) and `state.json`. It appears under its name only when it is complete.
+A checkpoint is a folder `step-00001500` with `model.safetensors`, `optimizer.safetensors` (with what is carried on from
+batch to batch) and `state.json`. It appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def save_checkpoint(
     final = run / "checkpoints" / f"step-{step:08d}"
     with folder_written_aside(final) as folder:
         save_tensors(folder / "model.safetensors", model_tensors(model))
-        save_tensors(folder / "optimizer.safetensors", {**optimizer, "random": torch.get_rng_state()})
+        save_tensors(folder / "optimizer.safetensors", optimizer)
         (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     return final
 
@@ -70,7 +70,7 @@ def save_weights(path: Path, model: nn.Module) -> None:
 
 
 def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-    """-> weights, optimiser tensors (with `random`), state."""
+    """-> weights, optimiser tensors, state."""
     folder = checkpoint.folder
     return (
         load_tensors(folder / "model.safetensors"),

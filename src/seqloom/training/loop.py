@@ -1,18 +1,22 @@
 """The training loop. It knows no task: `Work` brings batches, loss and validation.
 
-Exact resumption rests on four things: the batches are a function of (seed, epoch, position), every random draw comes
-from torch's generator, whose state is in the checkpoint (or, where several processes train together, is set at every
-step), what a task carries on from batch to batch is in the checkpoint too, and nothing else influences the weights.
+A batch is always cut into the same number of shards, which the recipe alone decides. Each shard draws from a generator
+of its own, seeded by (seed, step, shard), is computed by one thread, and carries on its own rows; gradients are added
+up in a fixed binary tree. Threads, processes and machines only decide who computes which shard, so the weights have the
+same bits however many there are.
+
+Exact resumption rests on that, and on two more things: the batches are a function of (seed, epoch, position), and what
+a task carries on from batch to batch is in the checkpoint.
 """
 
 from __future__ import annotations
 
 import math
+import platform
 import signal
-import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,11 +31,13 @@ from seqloom.batches.prefetch import Prefetch
 from seqloom.batches.samplers import Position
 from seqloom.errors import RunError, Stopped
 from seqloom.evaluation.figures import METRICS
+from seqloom.files import read_json
 from seqloom.losses import Loss
 from seqloom.machine import num_cores
 from seqloom.nn.adding import adding_to_tables
 from seqloom.nn.drawing import drawing_from
 from seqloom.nn.narrow import has_narrow_products, narrow_products
+from seqloom.parallel import dividing, one_thread_each
 from seqloom.training.checkpoints import (
     average_weights,
     checkpoints_in,
@@ -43,21 +49,18 @@ from seqloom.training.checkpoints import (
     save_weights,
     scheduled,
 )
+from seqloom.training.distributed import Ranks
 from seqloom.training.journal import Journal
 from seqloom.training.moving_average import PREFIX as MOVING
 from seqloom.training.moving_average import MovingAverage
 from seqloom.training.optimizers import build_optimizer, clip, gradient_norm, optimizer_tensors, restore_optimizer
-from seqloom.training.progress import Progress
+from seqloom.training.progress import Progress, Silence, say
 from seqloom.training.schedules import Plateau
 from seqloom.training.settings import FittingSettings
-from seqloom.training.team import JoinedTeam, Team
-from seqloom.training.workers import Worker, Workers
+from seqloom.training.workers import Gradients, Worker, Workers, branches_within, tree_sum
 
 BEST = Path("checkpoints", "best.safetensors")
-REHEARSAL = -1.0  # in place of a learning rate: compute, but learn nothing
-COLLECT = -2.0  # in place of a learning rate: gather what is carried on from batch to batch
 CARRIED = "carried/"
-REHEARSED = 10
 WORTH_NARROWING = 1_000_000  # weights
 
 
@@ -87,15 +90,14 @@ class Work(Protocol):
     def epochs_done(self, position: Position) -> float: ...
 
     def loss(self, model: nn.Module, batch: Any, carried: Any) -> Loss:
-        """`carried` is what the loss of the batch before gave back; None at the beginning."""
-        ...
+        """`carried` is what the loss of the batch before gave back; None at the beginning.
 
-    def fits_threads(self, model: nn.Module) -> bool:
-        """Whether threads may ask for losses side by side: nothing is carried on, and all chance is `drawing_from`."""
+        Threads ask for losses side by side: all chance comes from `own_generator()`.
+        """
         ...
 
     def restored(self, model: nn.Module, tensors: list[Tensor]) -> Any:
-        """What a loss carries on, put together again from its tensors in order; each has a row for a row of a batch."""
+        """What a loss carries on, put together again from its tensors in order; each has a row for a row of a shard."""
         ...
 
     def validate(self, model: nn.Module, *, final: bool = False) -> Validation:
@@ -117,9 +119,8 @@ class Progressed:
     seconds: float = 0.0
     tokens: int = 0
     finished: bool = False
-    threads: int = 0
-    processes: int = 1
-    workers: int = 1
+    shards: int = 0
+    made_with: dict[str, str] = field(default_factory=dict)
     journal_bytes: int = 0
     window_loss: float = 0.0  # sums since the last line of the journal
     window_tokens: int = 0
@@ -159,83 +160,92 @@ class Interrupts:
 
 
 class Updated(NamedTuple):
-    """What an update found: the summed loss without smoothing, and the norm of the gradient before clipping."""
+    """What an update found: the summed loss without smoothing, the norm of the gradient before clipping, and the notes.
+
+    `notes` are the sums of what all ranks noted beside their losses, so that all of them know.
+    """
 
     nll: float
     norm: float
+    notes: list[float]
 
 
 class Learner:
-    """One process's part in every update: gradients of its share, added up over the team, clipped, applied.
-
-    A process's share is divided once more among its `workers`, threads that compute side by side.
-    """
+    """One process's part in every update: gradients of its shards, added up over all ranks, clipped, applied."""
 
     def __init__(
-        self, model: nn.Module, work: Work, s: FittingSettings, team: Team, seed: int, workers: int = 1
+        self,
+        model: nn.Module,
+        work: Work,
+        s: FittingSettings,
+        seed: int,
+        *,
+        shards: int | None = None,
+        workers: int = 1,
+        ranks: Ranks | None = None,
     ) -> None:
-        self.model, self.work, self.settings, self.team, self.seed = model, work, s, team, seed
+        self.model, self.work, self.settings, self.seed = model, work, s, seed
+        self.ranks = Ranks() if ranks is None else ranks
+        self.shards = s.num_shards if shards is None else shards
+        self.own = self.ranks.owned(self.shards)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = build_optimizer(model, s)
         self.narrow = multiplies_narrow(s, sum(weight.numel() for weight in self.weights))
-        self.workers = Workers(model, workers)
-        self.num_parts = team.size * workers
-        self.carried: list[Any] = [None] * workers  # of each worker's rows, from batch to batch
+        self.workers = Workers(model, max(1, min(workers, len(self.own))))
+        self.carried: dict[int, Any] = {}  # of each shard's rows, from batch to batch
 
-    def gradients(self, batches: Sequence[Batch], step: int) -> tuple[float, list[Tensor]]:
-        """Of the mean loss over all batches of an update, into `grad` of every weight; -> the summed loss, and they."""
-        self.optimizer.zero_grad(set_to_none=True)
+    def gradients(
+        self, batches: Sequence[Batch], step: int, notes: Sequence[float] = ()
+    ) -> tuple[float, Gradients, list[float]]:
+        """Of the mean loss over all batches of an update; beside them the summed loss, and all ranks' notes."""
         num_tokens = sum(batch.num_tokens for batch in batches)
+        losses = [0.0] * self.shards
 
-        def compute(worker: Worker) -> float:
-            """Its part of the gradients, into its own weights."""
-            number, total = self.team.rank * self.workers.size + worker.number, 0.0
-            if self.workers.size > 1:
-                worker.generator.manual_seed(_seed_of(self.seed, step, number))
-            elif self.team.size > 1:  # whoever computes alone goes on with torch's generator
-                torch.manual_seed(_seed_of(self.seed, step, number))
-            draws = drawing_from(worker.generator if self.workers.size > 1 else None)
+        def compute(worker: Worker, shard: int) -> None:
+            """The gradients of a shard, into the worker's weights."""
+            worker.generator.manual_seed(_seed_of(self.seed, step, shard))
+            draws = drawing_from(worker.generator)
             with narrow_products(self.narrow), adding_to_tables(not self.settings.plain), draws:
                 for batch in batches:
-                    for piece in self._pieces(batch, number):
-                        found = self.work.loss(worker.model, piece, self.carried[worker.number])
-                        self.carried[worker.number] = found.carried
+                    for piece in self._pieces(batch, shard):
+                        found = self.work.loss(worker.model, piece, self.carried.get(shard))
+                        self.carried[shard] = found.carried
                         (found.loss / num_tokens).backward()
-                        total += float(found.nll)
-            return total
+                        losses[shard] += float(found.nll)
 
-        return self.team.all_reduce(self.weights, self.workers.run(compute))
+        own = self.workers.run(compute, branches_within(self.own, 0, self.shards))
+        agreed = self.ranks.agree([*losses, *notes])
+        leaves = {(shard, shard + 1): agreed[shard] for shard in range(self.shards)}
+        total = tree_sum(leaves, lambda one, other: one + other, 0, self.shards)
+        return total, self.ranks.add_up(own, self.shards, self.weights), agreed[self.shards :]
 
-    def _pieces(self, batch: Batch, number: int) -> Iterator[Batch]:
-        """The rows of a part of a batch, as many at once as memory close to the processor holds well."""
-        own = batch.part(number, self.num_parts) if self.num_parts > 1 else batch
-        if not len(own):  # fewer rows than parts
+    def _pieces(self, batch: Batch, shard: int) -> Iterator[Batch]:
+        """The rows of a shard of a batch, as many at once as memory close to the processor holds well."""
+        own = batch.part(shard, self.shards) if self.shards > 1 else batch
+        if not len(own):  # fewer rows than shards
             return
         count = self.settings.num_pieces(own.num_tokens, getattr(self.model, "piece_tokens", own.num_tokens))
         for piece in [own] if count == 1 else (own.part(number, count) for number in range(count)):
             if len(piece):
                 yield piece
 
-    def rehearse(self, batches: Sequence[Batch], step: int) -> None:
-        """Compute gradients and forget them."""
-        kept = list(self.carried)
-        self.gradients(batches, step)
-        self.carried = kept
-
-    def update(self, batches: Sequence[Batch], step: int, rate: float) -> Updated:
+    def update(self, batches: Sequence[Batch], step: int, rate: float, notes: Sequence[float] = ()) -> Updated:
         """The weights after this update; left alone where the numbers are not finite."""
-        total, gradients = self.gradients(batches, step)
-        norm = gradient_norm(gradients)
-        found = Updated(total, float(norm))
-        if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
-            return found
-        if self.settings.clip_norm is not None:
-            clip(gradients, norm, self.settings.clip_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        with narrow_products(self.narrow), all_threads(torch.get_num_threads() * self.workers.size):
-            self.optimizer.step()
-        return found
+        total, gradients, agreed = self.gradients(batches, step, notes)
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            weight.grad = gradient
+        found = [gradient for gradient in gradients if gradient is not None]
+        norm = gradient_norm(found)
+        updated = Updated(total, float(norm), agreed)
+        if math.isfinite(updated.nll) and math.isfinite(updated.norm):
+            if self.settings.clip_norm is not None:
+                clip(found, norm, self.settings.clip_norm)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            with narrow_products(self.narrow), dividing(1 if self.settings.optimizer == "muon" else self.workers.size):
+                self.optimizer.step()  # Muon multiplies matrices; the others look at each number by itself
+        self.optimizer.zero_grad(set_to_none=True)
+        return updated
 
 
 def multiplies_narrow(s: FittingSettings, num_weights: int) -> bool:
@@ -248,48 +258,17 @@ def multiplies_narrow(s: FittingSettings, num_weights: int) -> bool:
     return num_weights >= WORTH_NARROWING and not s.plain and has_narrow_products()
 
 
-def _seed_of(seed: int, step: int, rank: int) -> int:
-    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0])
+def _seed_of(seed: int, step: int, shard: int) -> int:
+    return int(np.random.SeedSequence([seed, step, shard]).generate_state(1, np.uint64)[0])
 
 
-def follow(model: nn.Module, work: Work, s: FittingSettings, run: Path, team: JoinedTeam, seed: int) -> None:
-    """Take every step the leader takes, from the same state, with another share of each batch."""
-    learner = Learner(model, work, s, team, seed, s.divided or 1)
-    at = _restore(run, learner, None)
-    rehearsal = work.batches(at.position)
-    batches, step = Prefetch(work.batches(at.position)), at.step
-    model.train()
-    while (rate := team.receive_rate()) is not None:
-        if rate == REHEARSAL:
-            learner.rehearse([batch for _, batch in islice(rehearsal, s.accumulate)], step)
-            continue
-        if rate == COLLECT:
-            team.gather(_carried(learner))
-            continue
-        step += 1
-        learner.update([batch for _, batch in islice(batches, s.accumulate)], step, rate)
-
-
-def seconds_a_step(
-    model: nn.Module, work: Work, s: FittingSettings, team: Team, workers: int = 1, rehearsed: int = REHEARSED
-) -> float:
-    """How long the gradients of an update take this team: the median of a few. Weights and generator stay as they are.
-
-    The last half of those rehearsed counts: what is used for the first time is slow.
-    """
-    learner, random = Learner(model, work, s, team, 0, workers), torch.get_rng_state()
-    batches, times = work.batches(Position()), []
-    model.train()
-    for _ in range(rehearsed):
-        group = [batch for _, batch in islice(batches, s.accumulate)]
-        team.send_rate(REHEARSAL)
-        began = time.monotonic()
-        learner.rehearse(group, 0)
-        times.append(time.monotonic() - began)
-    learner.optimizer.zero_grad(set_to_none=True)
-    learner.workers.close()
-    torch.set_rng_state(random)
-    return statistics.median(times[rehearsed // 2 :])
+def made_with() -> dict[str, str]:
+    """What the bits of a training depend on besides recipe, seed and data."""
+    return {
+        "torch": torch.__version__,
+        "processor": platform.machine(),
+        "products": torch.backends.cpu.get_cpu_capability(),
+    }
 
 
 def fit(
@@ -299,53 +278,59 @@ def fit(
     run: Path,
     *,
     resume: bool = False,
-    team: Team | None = None,
-    workers: int = 1,
+    ranks: Ranks | None = None,
     seed: int = 0,
 ) -> Progressed:
     """Train until a limit, early stopping or an interrupt; leaves the best weights in the model.
 
-    With several workers, `work` must fit threads. With a team, its followers must be in `follow` with the same model,
-    work and settings.
+    With several ranks all of them call this, with the same model, work and settings; rank 0 writes.
     """
-    team = Team() if team is None else team
-    learner = Learner(model, work, s, team, seed, workers)
+    ranks = Ranks() if ranks is None else ranks
+    at = Progressed() if not resume else _progressed(run)
+    at.shards = at.shards or s.num_shards
+    learner = Learner(
+        model, work, s, seed, shards=at.shards, workers=s.workers or max(1, num_cores() // ranks.here), ranks=ranks
+    )
     moving = None if s.moving_average is None else MovingAverage(model, s.moving_average)
-    at = _restore(run, learner, moving) if resume else Progressed()
-    if at.threads:
-        torch.set_num_threads(at.threads)  # sums are split by thread: another number would round differently
-    at.threads, at.processes, at.workers = torch.get_num_threads(), team.size, workers
-    journal = Journal(run / "journal.jsonl", at.journal_bytes)
+    if at.step:
+        _restore(run, learner, moving)
+    leads = ranks.rank == 0
+    journal = Journal(run / "journal.jsonl", at.journal_bytes) if leads else Journal(None)
     checkpoint_every = s.checkpoint_every or s.validate_every
     began = time.monotonic() - at.seconds
     batches = Prefetch(work.batches(at.position))
     last_log, last_log_step = time.monotonic(), at.step
+    here = made_with()
     if not at.step:
-        parameters = sum(weight.numel() for weight in learner.weights)
-        precision = "bfloat16" if learner.narrow else "float32"
         journal.write(
             "start",
-            parameters=parameters,
-            threads=at.threads,
-            processes=at.processes,
-            workers=at.workers,
-            precision=precision,
+            parameters=sum(weight.numel() for weight in learner.weights),
+            shards=at.shards,
+            workers=learner.workers.size,
+            ranks=ranks.size,
+            precision="bfloat16" if learner.narrow else "float32",
+            **here,
         )
+    elif here != at.made_with:
+        changed = ", ".join(f"{name} {at.made_with.get(name)} -> {here[name]}" for name in here)
+        journal.write("resume", step=at.step, differs=changed)
+        if leads:
+            say(f"resumed on another machine or torch ({changed}): the weights may differ in their last bits")
+    at.made_with = here
 
     def checkpoint() -> None:
-        at.seconds = time.monotonic() - began
         at.journal_bytes = journal.size()
         kept = {} if moving is None else moving.tensors()
-        if carried := _carried(learner):
-            team.send_rate(COLLECT)
-            kept |= {CARRIED + name: tensor for name, tensor in team.gather(carried).items()}
-        save_checkpoint(run, at.step, model, {**optimizer_tensors(model, learner.optimizer), **kept}, at.to_dict())
-        prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
+        kept |= {CARRIED + name: tensor for name, tensor in _carried(learner).items()}
+        if leads:
+            save_checkpoint(run, at.step, model, {**optimizer_tensors(model, learner.optimizer), **kept}, at.to_dict())
+            prune_checkpoints(run, keep=s.average + 1, every=checkpoint_every)
 
     with (
         closing(batches),
         closing(learner.workers),
-        Progress("training", start=_share(at, s, work)) as progress,
+        one_thread_each(learner.workers.size, ranks),
+        Progress("training", start=_share(at, s, work)) if leads else Silence() as progress,
         Interrupts() as interrupts,
     ):
         while not at.finished:
@@ -353,16 +338,16 @@ def fit(
             group = list(islice(batches, s.accumulate))
             num_tokens = sum(batch.num_tokens for _, batch in group)
             rate = at.plateau.rate(at.step + 1, s, _share(at, s, work))
-            team.send_rate(rate)
-            found = learner.update([batch for _, batch in group], at.step + 1, rate)
+            notes = [float(interrupts.caught or 0), time.monotonic() - began if leads else 0.0]
+            found = learner.update([batch for _, batch in group], at.step + 1, rate, notes)
             if not (math.isfinite(found.nll) and math.isfinite(found.norm)):
                 raise RunError(_explosion(at.step + 1, found.nll, found.norm, rate, run))
+            stopped, at.seconds = found.notes
             at.step, at.position = at.step + 1, group[-1][0]
             if moving is not None:
                 moving.update(at.step)
             at.tokens += num_tokens
             at.window_loss, at.window_tokens = at.window_loss + found.nll, at.window_tokens + num_tokens
-            at.seconds = time.monotonic() - began
             progress.update(_share(at, s, work), f"step {at.step:,}  loss {found.nll / num_tokens:.3f}")
 
             if at.step % s.log_every == 0:
@@ -383,38 +368,21 @@ def fit(
             over = _over(at, s)
             if at.step % s.validate_every == 0 or over:
                 before = time.monotonic()
-                with nullcontext() if moving is None else moving.in_place(), all_threads(_cores_of(at)):
-                    _validate(model, work, s, at, run, journal, progress)
+                with nullcontext() if moving is None else moving.in_place():
+                    _validate(model, work, s, at, run, journal, progress, leads)
                 last_log += time.monotonic() - before  # pace is measured over training steps only
                 over = over or (s.patience is not None and at.waited >= s.patience)
             at.finished = over
-            if at.step % checkpoint_every == 0 or over or interrupts.caught is not None:
+            if at.step % checkpoint_every == 0 or over or stopped:
                 checkpoint()
-            if interrupts.caught is not None and not over:
-                journal.write("stop", step=at.step, signal=signal.Signals(interrupts.caught).name)
-                raise Stopped(f"step {at.step:,}", interrupts.caught)
-
-    with all_threads(_cores_of(at)):
+            if stopped and not over:
+                caught = interrupts.caught or signal.SIGTERM
+                journal.write("stop", step=at.step, signal=signal.Signals(caught).name)
+                raise Stopped(f"step {at.step:,}", caught)
+        ranks.wait()  # for the best weights to be written
         _keep_best(model, work, s, at, run, journal)
     journal.close()
     return at
-
-
-@contextmanager
-def all_threads(count: int) -> Iterator[None]:
-    """While one works alone, it has the cores of all."""
-    before = torch.get_num_threads()
-    if count != before:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if count != before:
-            torch.set_num_threads(before)
-
-
-def _cores_of(at: Progressed) -> int:
-    return max(at.threads, min(num_cores(), at.threads * at.processes * at.workers))
 
 
 def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> str:
@@ -426,28 +394,42 @@ def _explosion(step: int, loss: float, norm: float, rate: float, run: Path) -> s
     )
 
 
-def _restore(run: Path, learner: Learner, moving: MovingAverage | None) -> Progressed:
-    model, team, found = learner.model, learner.team, checkpoints_in(run)
-    if not found:
-        return Progressed()
-    tensors, state_tensors, state = load_checkpoint(found[-1])
-    put_weights(model, tensors, str(found[-1].folder))
-    torch.set_rng_state(state_tensors.pop("random"))
+def _progressed(run: Path) -> Progressed:
+    """How far a run is by its last checkpoint."""
+    found = checkpoints_in(run)
+    return Progressed.from_dict(read_json(found[-1].folder / "state.json")) if found else Progressed()
+
+
+def _restore(run: Path, learner: Learner, moving: MovingAverage | None) -> None:
+    model, last = learner.model, checkpoints_in(run)[-1]
+    tensors, state_tensors, _ = load_checkpoint(last)
+    put_weights(model, tensors, str(last.folder))
     if moving is not None:
         moving.take(state_tensors)
     state_tensors = {name: tensor for name, tensor in state_tensors.items() if not name.startswith(MOVING)}
     carried = {name: state_tensors.pop(name) for name in list(state_tensors) if name.startswith(CARRIED)}
     if carried:
-        rows = slice(team.rank, None, team.size)
-        own = [carried[f"{CARRIED}{index}"][rows].contiguous() for index in range(len(carried))]
-        learner.carried = [learner.work.restored(model, own)]
+        whole = [carried[f"{CARRIED}{index}"] for index in range(len(carried))]
+        for shard in learner.own:
+            own = [tensor[shard :: learner.shards].contiguous() for tensor in whole]
+            if len(own[0]):
+                learner.carried[shard] = learner.work.restored(model, own)
     restore_optimizer(model, learner.optimizer, state_tensors)
-    return Progressed.from_dict(state)
 
 
 def _carried(learner: Learner) -> dict[str, Tensor]:
-    """What the next batch goes on from, as tensors by their number; work that carries on has one thread a process."""
-    return {str(index): tensor for index, tensor in enumerate(flat(learner.carried[0]))}
+    """What the next batch goes on from, as tensors by their number, with the rows of all shards in their places."""
+    own = {shard: flat(learner.carried[shard]) for shard in learner.own if learner.carried.get(shard) is not None}
+    shards = learner.ranks.gather_tensors(own)
+    if not shards:
+        return {}
+    whole = {}
+    for index, first in enumerate(next(iter(shards.values()))):
+        rows = sum(len(tensors[index]) for tensors in shards.values())
+        tensor = whole[str(index)] = first.new_empty(rows, *first.shape[1:])
+        for shard, tensors in shards.items():
+            tensor[shard :: learner.shards] = tensors[index]
+    return whole
 
 
 def flat(state: Any) -> list[Tensor]:
@@ -488,7 +470,14 @@ def _share(at: Progressed, s: FittingSettings, work: Work) -> float:
 
 
 def _validate(
-    model: nn.Module, work: Work, s: FittingSettings, at: Progressed, run: Path, journal: Journal, progress: Progress
+    model: nn.Module,
+    work: Work,
+    s: FittingSettings,
+    at: Progressed,
+    run: Path,
+    journal: Journal,
+    progress: Progress,
+    leads: bool,
 ) -> None:
     model.eval()
     found = work.validate(model)
@@ -499,7 +488,8 @@ def _validate(
     improved = METRICS[s.metric].improves(value, at.best)
     if improved:
         at.best, at.best_step, at.waited = value, at.step, 0
-        save_weights(run / BEST, model)
+        if leads:
+            save_weights(run / BEST, model)
     else:
         at.waited += 1
     at.plateau.hear(improved, s)

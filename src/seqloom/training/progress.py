@@ -77,3 +77,16 @@ class Progress:
             self.bar.console.print(text, markup=False, highlight=False)
         else:
             say(text)
+
+
+class Silence(Progress):
+    """Of a process that does not talk: another one does."""
+
+    def __init__(self) -> None:
+        self.bar = None
+
+    def update(self, share: float | None, figures: str) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass

@@ -23,6 +23,10 @@ StopMetric = Literal[
 ]
 
 
+TOKENS_OF_SHARD = 1024
+MOST_SHARDS = 16  # unless a recipe says so
+
+
 class FittingSettings(Settings):
     """How the weights of any model are fitted."""
 
@@ -63,9 +67,19 @@ class FittingSettings(Settings):
         None, gt=0, lt=1, description="decay of a moving average of the weights, which is validated and kept instead"
     )
 
-    threads: int | None = Field(None, ge=1, description="of each process (default: all cores, divided among processes)")
-    processes: int | None = Field(
-        None, ge=1, le=64, description="that train together on this machine (default: the faster of one and one a core)"
+    shards: int | None = Field(
+        None,
+        ge=1,
+        le=256,
+        description="parts that every batch is cut into, each computed by one thread: the numbers depend on how many "
+        "there are, not on who computes them (default: one for 1,024 tokens, but 2 to 16)",
+    )
+    workers: int | None = Field(
+        None,
+        ge=1,
+        le=256,
+        description="threads of each process that compute shards side by side (default: one per core, but no more "
+        "than there are shards)",
     )
     log_every: int = Field(50, ge=1, description="steps between two lines of the journal")
     precision: Literal["bfloat16", "float32"] | None = Field(
@@ -90,9 +104,15 @@ class FittingSettings(Settings):
         return self
 
     @property
-    def divided(self) -> int | None:
-        """Threads of a process that compute with a part of every batch, where that is settled."""
-        return None
+    def num_shards(self) -> int:
+        """Parts of a batch: as many as the settings say, else a power of two that the size of a batch gives."""
+        fitting = max(2, self.tokens_of_batch // TOKENS_OF_SHARD)
+        return self.shards or min(MOST_SHARDS, 2 ** (fitting.bit_length() - 1))
+
+    @property
+    def tokens_of_batch(self) -> int:
+        """About how many a batch has."""
+        return 0
 
     def num_pieces(self, num_tokens: int, suitable: int) -> int:
         """In how many pieces the gradients of so many target symbols are computed; `suitable` for the model."""
@@ -110,13 +130,6 @@ class ExampleTrainingSettings(FittingSettings):
         "(default: what suits the model)",
     )
     max_length: int = Field(200, ge=2, description="longer examples are left out of training")
-    workers: int | None = Field(
-        None,
-        ge=1,
-        le=64,
-        description="threads of each process that compute with a part of every batch (default: one a core, where "
-        "that is faster than all threads on one product)",
-    )
     precision: Literal["bfloat16", "float32"] | None = Field(
         None,
         description="of the numbers that matrix products multiply in training; sums, weights and everything else are "
@@ -133,8 +146,8 @@ class ExampleTrainingSettings(FittingSettings):
         return self
 
     @property
-    def divided(self) -> int | None:
-        return self.workers
+    def tokens_of_batch(self) -> int:
+        return self.batch_tokens
 
     def num_pieces(self, num_tokens: int, suitable: int) -> int:
         return 1 if self.plain else max(1, round(num_tokens / (self.piece_tokens or suitable)))
@@ -165,6 +178,15 @@ class RunningTextTrainingSettings(FittingSettings):
     length: int = Field(35, ge=1, description="symbols of a row of stream or windows; gradients go back no further")
     batch_tokens: int = Field(2048, ge=8, description="padded symbols in a batch of sentences, at most")
     max_length: int = Field(500, ge=2, description="of sentences: longer ones are left out")
+
+    @property
+    def num_shards(self) -> int:
+        rows = self.batch_tokens if self.batching == "sentences" else self.rows
+        return self.shards or min(rows, super().num_shards)
+
+    @property
+    def tokens_of_batch(self) -> int:
+        return self.batch_tokens if self.batching == "sentences" else self.rows * self.length
 
 
 class LanguageTrainingSettings(RunningTextTrainingSettings):
