@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from seqloom.kernels.dropping import kept_units
+from seqloom.nn.drawing import drawing_from
 from seqloom.nn.dropout import (
     DROPOUTS,
     LEVELS,
@@ -161,13 +161,20 @@ def test_nothing_happens_without_training_or_without_a_rate(plain: bool) -> None
 
 @every_rate
 @pytest.mark.parametrize(("dtype", "plain"), [(torch.float32, True), (torch.float64, False), (torch.bfloat16, False)])
-def test_the_plain_path_and_other_types_are_torchs(rate: float, dtype: torch.dtype, plain: bool) -> None:
-    values, dropout = torch.randn(53, 17, dtype=dtype), training(rate)
+def test_the_plain_path_and_other_types_draw_a_number_a_unit(rate: float, dtype: torch.dtype, plain: bool) -> None:
+    """What is kept is scaled up so that the mean stays; the numbers come from the thread's own generator."""
+    values, dropout = torch.randn(530, 170, dtype=dtype), training(rate)
     use_plain_paths(dropout, plain)
-    found = from_seed(dropout, values)
-    assert torch.equal(found, from_seed(lambda v: F.dropout(v, rate), values))
-    use_plain_paths(dropout, False)
-    assert torch.equal(from_seed(dropout, values), found) == (not plain)
+    own = torch.Generator()
+    with drawing_from(own):
+        own.manual_seed(5)
+        found = dropout(values)
+        own.manual_seed(5)
+        assert torch.equal(dropout(values), found)
+        assert not torch.equal(dropout(values), found)
+    kept = found != 0
+    assert float((~kept).float().mean()) == pytest.approx(rate, abs=0.01)
+    torch.testing.assert_close(found[kept], (values / (1 - rate))[kept])
 
 
 # -- shapes ----------------------------------------------------------------------------------------------------------
