@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from bench.bits import RECIPES, bits_table, equal, killed, trained, ways
+
 from seqloom.recipe import recipe_from
 
 
