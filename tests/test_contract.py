@@ -30,6 +30,7 @@ from seqloom.model import Model, load
 from seqloom.models.encoder_decoder import DECODERS
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.ngram_lm import NGramLanguageModel
+from seqloom.models.word_reader import CHARACTERS
 from seqloom.recipe import load_recipe
 from seqloom.tasks import TASKS, find_task
 from seqloom.tasks.base import Task
@@ -55,6 +56,8 @@ LABELLED = {
     name: {"file": f"$DATA/{name}.txt", "format": "labelled"} for name in ("train", "valid", "test")
 }  # written by `data`
 
+TAGGED = {name: {"file": f"$DATA/{name}.conll"} for name in ("train", "valid", "test")}  # the same
+
 TRANSFORMER = {"size": 8, "num_heads": 2, "feed_forward_size": 12, "dropout": 0.2}
 RECURRENT = {"cell": "gru", "embedding_size": 6, "hidden_size": 8, "dropout": 0.2}
 EACH_ENCODER: dict[str, dict[str, Any]] = {
@@ -79,6 +82,11 @@ def translator(model: dict[str, Any]) -> dict[str, Any]:
 def classifier(encoder: dict[str, Any], **model: Any) -> dict[str, Any]:
     model = {"kind": "classifier", "encoder": encoder, **model}
     return {"task": "classify", "data": LABELLED, "text": WORDS, "model": model, "training": ON_PAIRS}
+
+
+def tagger(encoder: dict[str, Any], tags: str = "data", **model: Any) -> dict[str, Any]:
+    model = {"kind": "tagger", "encoder": encoder, **model}
+    return {"task": "tag", "data": TAGGED, "tags": {"scheme": tags}, "model": model, "training": ON_PAIRS}
 
 
 def language(task: str, model: dict[str, Any], **training: Any) -> dict[str, Any]:
@@ -111,6 +119,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     ),
     **{f"classifier of {encoder}": classifier(EACH_ENCODER[encoder]) for encoder in EACH_ENCODER},
     **{f"classifier, {how}": classifier(EACH_ENCODER["recurrent"], pooling=how) for how in ("last", "max", "sum")},
+    **{f"tagger of {encoder}": tagger(EACH_ENCODER[encoder], "bioes") for encoder in EACH_ENCODER},
+    "tagger, softmax": tagger(EACH_ENCODER["recurrent"], output="softmax", word_dropout=0.2),
+    **{
+        f"tagger, letters by {kind}": tagger(EACH_ENCODER["recurrent"], characters={"kind": kind, "size": 2})
+        for kind in CHARACTERS
+    },
     "feed_forward_lm": language(
         "model_language", {"kind": "feed_forward_lm", "size": 5, "hidden_size": 6, "window": 3}
     ),
@@ -168,7 +182,7 @@ def test_a_task_declares_what_others_must_know_of_it(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences of the grammar: affirmed or denied; words judged by nobody."""
+    """Sentences of the grammar: affirmed or denied, or with a tag for each word; words judged by nobody."""
     folder = tmp_path_factory.mktemp("data")
     for name, corpus in PAIRS.items():
         lines = [
@@ -176,12 +190,23 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for pair in read_pairs(CorpusSettings(**corpus))
         ]
         (folder / f"{name}.txt").write_text("".join(lines))
+        sentences = [pair.source.split() for pair in read_pairs(CorpusSettings(**corpus))]
+        (folder / f"{name}.conll").write_text("\n".join(map(in_columns, sentences)))
     assert len({line.split()[0] for line in (folder / "train.txt").read_text().splitlines()}) == 2
     words = Counter(word for line in read_lines(PlainTextSettings(**TEXT["train"])) for word in words_of(line))
     a, b, c, d = (word for word, _ in words.most_common(4))
     (folder / "judged.tsv").write_text(f"{a}\t{b}\t3\n{a}\t{c}\t7\n{d}\t{c}\t1\nnowhere\t{b}\t5\n")
     (folder / "analogies.txt").write_text(f": any\n{a} {b} {c} {d}\n{a} {c} nowhere {d}\n")
     return folder
+
+
+def in_columns(words: list[str]) -> str:
+    """An article and what follows it are a span; a word a line with its tag."""
+    tags = ["O"] * len(words)
+    for place, word in enumerate(words[:-1]):
+        if word in ("the", "a"):
+            tags[place : place + 2] = ["B-thing", "I-thing"]
+    return "".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True))
 
 
 def recipe_of(name: str, data: Path) -> dict[str, Any]:

@@ -93,6 +93,7 @@ NOT_A_TASK = {
     ("cli.main", "embed"): "a verb",
     ("cli.embed", "embed"): "a verb",
     ("nn.positions", "embed"): "a method",
+    ("settings", "tag"): "pydantic's word for the kind of a section",
     ("export.translator", "translate"): "the task itself, without torch",
 }
 

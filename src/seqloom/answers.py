@@ -146,6 +146,78 @@ class LabelAnswer:
         }
 
 
+class AnsweredSpan(NamedTuple):
+    """Some words that belong together: from word `start` to word `end`, which is not among them, and their text."""
+
+    label: str
+    start: int
+    end: int
+    text: str
+
+
+class TagsAnswer:
+    """A tag for each word: `tokens`, `tags`, the `spans` they mark, and for each word the probability of every tag."""
+
+    alternatives: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        source: Any,
+        tokens: Sequence[str],
+        tags: Sequence[str],
+        probabilities: Sequence[Mapping[str, float]],
+        spans: Sequence[AnsweredSpan],
+        score: float,
+        trace: Callable[[], Any],
+    ) -> None:
+        """`score` is the log probability of all tags together."""
+        self.source, self.tokens, self.tags = source, list(tokens), list(tags)
+        self.probabilities, self.spans, self.score, self._trace = list(probabilities), list(spans), score, trace
+
+    def __repr__(self) -> str:
+        return f"TagsAnswer({self.text!r})"
+
+    @property
+    def text(self) -> str:
+        """word/TAG for each word."""
+        return " ".join(f"{token}/{tag}" for token, tag in zip(self.tokens, self.tags, strict=True))
+
+    @property
+    def chosen(self) -> list[float]:
+        """The probability of each word's tag."""
+        return [shares[tag] for shares, tag in zip(self.probabilities, self.tags, strict=True)]
+
+    @cached_property
+    def trace(self) -> Any:
+        """What the model looked at."""
+        return self._trace()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "tokens": self.tokens,
+            "tags": self.tags,
+            "probabilities": [round(share, 6) for share in self.chosen],
+            "spans": [span._asdict() for span in self.spans],
+            "score": round(self.score, 6),
+        }
+
+    def _repr_html_(self) -> str:
+        """The words, with a mark around every span and its label; where tags are no spans, each below its word."""
+        begins = {span.start: span for span in self.spans}
+        parts, place = [], 0
+        while place < len(self.tokens):
+            span = begins.get(place)
+            end = place + 1 if span is None else span.end
+            words = html.escape(" ".join(self.tokens[place:end]))
+            label = self.tags[place] if span is None else span.label
+            if span is not None or label != "O":
+                words = f"<mark>{words} <small><b>{html.escape(label)}</b></small></mark>"
+            parts.append(words)
+            place = end
+        return f"<p>{' '.join(parts)}</p>"
+
+
 class NeighbourAnswer(NamedTuple):
     """The words nearest to a word: (word, cosine) each, the nearest first."""
 

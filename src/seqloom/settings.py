@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, Union
+from typing import Annotated, Any, NamedTuple, Self, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -188,10 +188,16 @@ def _place(kind: type[BaseModel], raw: Sequence[str]) -> _Place:
             here = of_kind
             continue
         fields = [one.model_fields[part] for one in here if part in one.model_fields]
-        types = [found for field in fields for found in (field.annotation, *getattr(field.annotation, "__args__", ()))]
         location, around = [*location, part], here
-        here = [found for found in types if isinstance(found, type) and issubclass(found, BaseModel)]
+        here = [found for field in fields for found in _classes(field.annotation)]
     return _Place(location, here, around)
+
+
+def _classes(annotation: Any) -> list[type[BaseModel]]:
+    """The settings classes that a type names, by itself or as one of several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _classes(part)]
 
 
 def _fields(kinds: Sequence[type[BaseModel]]) -> list[str]:

@@ -18,8 +18,8 @@ from seqloom.corpus.readers import CorpusSettings, describe, files, read_located
 from seqloom.errors import DataError, UserError
 
 Severity = Literal["error", "warning", "note"]
-UnknownRate = Callable[[str, Sequence[str]], tuple[int, int]]
-"""("source" or "target", texts) -> (unknown tokens, all tokens)"""
+UnknownRate = Callable[[str, Sequence[Any]], tuple[int, int]]
+"""("source" or "target", raw values) -> (unknown tokens, all tokens)"""
 Progress = Callable[[str, int], None]
 """(corpus, pairs read so far)"""
 
@@ -31,6 +31,7 @@ CHECKS: dict[str, tuple[Severity, str]] = {
     "columns": ("error", "rows with a wrong number of columns"),
     "csv": ("error", "rows that are not CSV"),
     "json": ("error", "lines without the JSON object needed"),
+    "tags": ("error", "sequences without a tag for each of their words"),
     "empty": ("warning", "empty lines"),
     "long": ("warning", "overlong lines"),
     "ratio": ("warning", "source and target of very different length"),
@@ -136,7 +137,7 @@ class _Side:
     longest: int = 0
     unknown: int = 0
     tokens: int = 0
-    batch: list[str] = field(default_factory=list)
+    batch: list[Any] = field(default_factory=list)
 
     def ask(self, unknown_rate: UnknownRate) -> None:
         if self.batch:
@@ -213,19 +214,20 @@ def _examine_one(
                 progress(name, pairs)
             sides[0].path = seen.path = path
             sides[1].path = paths[1] if len(paths) == 2 else path
-            texts = (pair.source, pair.target)
+            raw = (pair.source, pair.target)
+            texts = (_text(pair.source), _text(pair.target))
             lengths = [
                 _examine_text(text, side, line, cases, max_length) for text, side in zip(texts, sides, strict=True)
             ]
             if 0 in lengths:
                 continue
             _examine_lengths(lengths, path, line, cases, max_ratio)
-            if pair.source == pair.target:
+            if texts[0] == texts[1]:
                 cases.add("identical", path, line, "source and target are the same")
             _examine_repetition(texts, line, cases, seen, trained_on)
             if unknown_rate is not None:
-                for text, side in zip(texts, sides, strict=True):
-                    side.batch.append(text)
+                for value, side in zip(raw, sides, strict=True):
+                    side.batch.append(value)
                     if len(side.batch) == _BATCH:
                         side.ask(unknown_rate)
     except DataError as error:
@@ -244,6 +246,11 @@ def _examine_one(
                 cases.add("unknown", side.path, None, f"{share} ({side.unknown:,} of {side.tokens:,})")
     _judge_ratios(settings, cases, pairs, max_ratio)
     return seen, _figures(pairs, sides, cases, unknown_rate is not None)
+
+
+def _text(value: Any) -> str:
+    """A sequence of words or turns as one text."""
+    return value if isinstance(value, str) else " ".join(value)
 
 
 def _examine_text(text: str, side: _Side, line: int, cases: _Cases, max_length: int) -> int:
@@ -337,7 +344,7 @@ def _figures(pairs: int, sides: Sequence[_Side], cases: _Cases, asked: bool) -> 
     figures["duplicates"] = cases.count("duplicate")
     figures["empty"] = cases.count("empty")
     figures["leaked"] = cases.count("leakage")
-    figures["faulty"] = cases.count("encoding", "line size", "columns", "csv", "json")
+    figures["faulty"] = cases.count("encoding", "line size", "columns", "csv", "json", "tags")
     return figures
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Pair(NamedTuple):
-    """A source sentence and its target.
+    """A source and its target: texts, or tuples of texts where an example is a sequence of words or of turns.
 
     `alignment` holds gold links (source word, target word), counted from 0 over `split_words`; `tags` names the
     phenomena the pair shows. Both are known only for corpora that carry them (the embedded grammar does).
     """
 
-    source: str
-    target: str
+    source: Any
+    target: Any
     alignment: tuple[tuple[int, int], ...] | None = None
     tags: tuple[str, ...] = ()

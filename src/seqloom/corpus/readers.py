@@ -13,9 +13,9 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -36,7 +36,13 @@ _VERSION = 1
 
 
 class CorpusSettings(Settings):
-    """Where pairs come from: two line-parallel files, one file with columns or keys, or the embedded grammar."""
+    """Where pairs come from: two line-parallel files, one file with columns or keys, or the embedded grammar.
+
+    A corpus of something else than texts is a class made from this one, with its own `formats` and `located`.
+    """
+
+    formats: ClassVar[Mapping[str, str]] = FORMATS
+    """The format of a file by the end of its name."""
 
     source: str | int | None = None
     """A path (line-parallel files), or with `file` a column: its name in the header, its number from 0, or a key.
@@ -117,11 +123,11 @@ class CorpusSettings(Settings):
     def _check_columns(self, file: str) -> None:
         kind: str | None
         try:
-            kind = self.format or _format_of(expand_path(file))
+            kind = self.format or self.format_of(expand_path(file))
         except UserError:  # a variable that is not set here; told when the file is opened
             return
         if kind is None:
-            raise ValueError(f"the name {file!r} does not tell the format; add format: tsv, csv, jsonl or labelled")
+            raise ValueError(f"the name {file!r} does not tell the format; add format: {self.choices()}")
         for name in ("source", "target"):
             column = getattr(self, name)
             if column is not None and kind == "labelled":
@@ -135,16 +141,53 @@ class CorpusSettings(Settings):
             if isinstance(column, int) and column < 0:
                 raise ValueError(f"{name} is {column}, but columns are counted from 0")
 
+    @classmethod
+    def format_of(cls, path: str) -> str | None:
+        """The format of a file by its name, if that tells it."""
+        stem, suffix = os.path.splitext(path.lower())
+        return cls.formats.get(os.path.splitext(stem)[1] if suffix in COMPRESSIONS else suffix)
 
-def corpus_of(data: Sequence[str], like: CorpusSettings | None = None) -> CorpusSettings:
+    @classmethod
+    def choices(cls) -> str:
+        """What `format` may be, for people."""
+        *others, last = (name for one in get_args(cls.model_fields["format"].annotation) for name in get_args(one))
+        return f"{', '.join(others)} or {last}"
+
+    def located(self, complain: Complain) -> Iterator[Located]:
+        """Its examples with file and line, before any is left out; as `read_located`."""
+        if self.grammar is not None:
+            return _read_grammar(self)
+        if self.file is None:
+            source_path, target_path = files(self)
+            return _read_parallel(source_path, target_path, complain)
+        path, kind = files(self)[0], _format(self)
+        if kind == "labelled":
+            return _read_labelled(path, complain)
+        if kind == "jsonl":
+            keys = [_Joined.of(self.source or "source"), _Joined.of(self.target or "target")]
+            return _read_jsonl(path, keys, complain)
+        source = 0 if self.source is None else self.source
+        target = 1 if self.target is None else self.target
+        rows = _tsv_rows(path, complain) if kind == "tsv" else _csv_rows(path, complain)
+        return _read_table(path, rows, [_Joined.of(source), _Joined.of(target)], complain)
+
+
+Corpus = TypeVar("Corpus", bound=CorpusSettings)
+
+
+def corpus_of(
+    data: Sequence[str],
+    like: Corpus | None = None,
+    kind: type[Corpus] = CorpusSettings,  # type: ignore[assignment]
+) -> Corpus:
     """`grammar:en-es/test`, one file, or two parallel files -> a corpus; of one file `like` says the columns."""
     values: dict[str, Any]
     if len(data) == 1 and data[0].startswith("grammar:"):
         direction, _, split = data[0].removeprefix("grammar:").partition("/")
         values = {"grammar": direction, "split": split or "test"}
     elif len(data) == 1 and like is not None and like.file is not None:
-        known = _format_of(data[0]) or like.format or _format_of(like.file)
-        same = known == (like.format or _format_of(like.file))
+        known = kind.format_of(data[0]) or like.format or kind.format_of(like.file)
+        same = known == (like.format or kind.format_of(like.file))
         columns = {"source": like.source, "target": like.target} if same or known in ("tsv", "csv") else {}
         values = {"file": data[0], "format": known, **columns}
     elif len(data) == 1:
@@ -153,7 +196,7 @@ def corpus_of(data: Sequence[str], like: CorpusSettings | None = None) -> Corpus
         values = {"source": data[0], "target": data[1]}
     else:
         raise UserError(f"--data takes one file with columns or two parallel files; got {len(data)}")
-    found: CorpusSettings = validated(CorpusSettings, values, "--data")
+    found: Corpus = validated(kind, values, "--data")
     return found
 
 
@@ -211,23 +254,7 @@ def read_located(settings: CorpusSettings, complain: Complain = refuse) -> Itera
         settings: where the pairs come from.
         complain: what to do about a faulty line; what makes a file unreadable as a whole is raised in any case.
     """
-    if settings.grammar is not None:
-        examples = _read_grammar(settings)
-    elif settings.file is None:
-        source_path, target_path = files(settings)
-        examples = _read_parallel(source_path, target_path, complain)
-    else:
-        path, kind = files(settings)[0], _format(settings)
-        if kind == "labelled":
-            examples = _read_labelled(path, complain)
-        elif kind == "jsonl":
-            keys = [_Joined.of(settings.source or "source"), _Joined.of(settings.target or "target")]
-            examples = _read_jsonl(path, keys, complain)
-        else:
-            source = 0 if settings.source is None else settings.source
-            target = 1 if settings.target is None else settings.target
-            rows = _tsv_rows(path, complain) if kind == "tsv" else _csv_rows(path, complain)
-            examples = _read_table(path, rows, [_Joined.of(source), _Joined.of(target)], complain)
+    examples = settings.located(complain)
     if settings.take_every is not None:
         examples = itertools.islice(examples, settings.take_every - 1, None, settings.take_every)
     elif settings.skip_every is not None:
@@ -325,7 +352,7 @@ def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Itera
         if not sound:
             continue
         try:
-            values = _json_object(text)
+            values = json_object(text)
             source, target = (side.join(_json_text(values, str(key)) for key in side.columns) for side in keys)
         except ValueError as error:
             complain("json", DataError(str(error), path, number))
@@ -338,7 +365,8 @@ def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Itera
 _JSON_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
-def _json_object(text: str) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
+    """A line of a JSONL file."""
     if not text.strip():
         raise ValueError("expected a JSON object, found an empty line")
     try:
@@ -354,13 +382,34 @@ def _json_object(text: str) -> dict[str, Any]:
     return values
 
 
-def _json_text(values: dict[str, Any], key: str) -> str:
+def _json_value(values: dict[str, Any], key: str) -> Any:
     if key not in values:
         hint = did_you_mean(key, values) or f"; the keys here are {', '.join(values) or 'none'}"
         raise ValueError(f"the key {key!r} is missing{hint}")
-    text = values[key]
+    return values[key]
+
+
+def _json_text(values: dict[str, Any], key: str) -> str:
+    text = _json_value(values, key)
     if not isinstance(text, str):
         raise ValueError(f"the key {key!r} must hold text; found {_JSON_KINDS.get(type(text), 'a number')}")
+    return _sound(text, key)
+
+
+def json_texts(values: dict[str, Any], key: str) -> tuple[str, ...]:
+    """A list of texts below a key of a JSON object, none of them empty."""
+    found = _json_value(values, key)
+    if not isinstance(found, list):
+        kind = _JSON_KINDS.get(type(found), "a number")
+        raise ValueError(f"the key {key!r} must hold a list of texts; found {kind}")
+    for place, text in enumerate(found):
+        if not isinstance(text, str) or not text.strip():
+            kind = _JSON_KINDS.get(type(text), "a number") if not isinstance(text, str) else "an empty text"
+            raise ValueError(f"the list {key!r} must hold texts; its entry {place}, counted from 0, is {kind}")
+    return tuple(_sound(text, key) for text in found)
+
+
+def _sound(text: str, key: str) -> str:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError(f"the key {key!r} holds half of a surrogate pair, which is no character")
     return text
@@ -466,12 +515,7 @@ def _find_column(column: str | int, header: Sequence[str], path: str, line: int)
 
 def _format(settings: CorpusSettings) -> str:
     path = files(settings)[0]
-    kind = settings.format or _format_of(path)
+    kind = settings.format or settings.format_of(path)
     if kind is None:
-        raise DataError("the name does not tell the format; add format: tsv, csv, jsonl or labelled", path)
+        raise DataError(f"the name does not tell the format; add format: {settings.choices()}", path)
     return kind
-
-
-def _format_of(path: str) -> str | None:
-    stem, suffix = os.path.splitext(path.lower())
-    return FORMATS.get(os.path.splitext(stem)[1] if suffix in COMPRESSIONS else suffix)

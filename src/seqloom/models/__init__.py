@@ -16,6 +16,7 @@ from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForward
 from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings
 from seqloom.models.ngram_lm import NGramLanguageModel
 from seqloom.models.recurrent_lm import RecurrentLanguageModel, RecurrentLanguageModelSettings
+from seqloom.models.tagger import Tagger, TaggerSettings
 from seqloom.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelSettings
 from seqloom.ngrams.settings import NGramSettings
 from seqloom.settings import ModelSettings
@@ -48,4 +49,8 @@ READERS: Models = {**BIDIRECTIONAL_MODELS, **MASKED_MODELS}
 
 CLASSIFIERS: Models = {
     "classifier": (ClassifierSettings, Classifier),
+}
+
+TAGGERS: Models = {
+    "tagger": (TaggerSettings, Tagger),
 }

@@ -17,6 +17,7 @@ TASKS = {
     "model_bidirectional_language": "seqloom.tasks.model_bidirectional_language:BidirectionalLanguageModelling",
     "model_language": "seqloom.tasks.model_language:LanguageModelling",
     "model_masked_language": "seqloom.tasks.model_masked_language:MaskedLanguageModelling",
+    "tag": "seqloom.tasks.tag:Tagging",
     "translate": "seqloom.tasks.translate:Translation",
 }
 """Where each task's class is; imported when it is used, since word vectors do without torch."""

@@ -1,0 +1,156 @@
+"""How good tags are: F1 of spans, accuracy of words, what is confused, beside the most frequent tag of every word."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple
+
+from seqloom.evaluation.classification import (
+    ClassFigures,
+    ClassificationReport,
+    accuracy,
+    class_figures,
+    most_frequent_confusions,
+)
+from seqloom.evaluation.spans import spans_of
+
+ERRORS_KEPT, ERRORS_SHOWN = 20, 5
+
+Sequences = Sequence[Sequence[str]]
+
+
+class WordError(NamedTuple):
+    """A word, its tag, what was answered instead, and how often."""
+
+    word: str
+    gold: str
+    predicted: str
+    times: int
+
+
+def span_figures(gold: Sequences, predicted: Sequences) -> dict[str, ClassFigures]:
+    """Precision, recall and F1 of the spans of every label, in alphabetical order: right ones agree in all words.
+
+    A label counts if it occurs among the gold spans or the predicted ones.
+    """
+    right, expected, answered = Counter[str](), Counter[str](), Counter[str]()
+    for theirs, ours in zip(gold, predicted, strict=True):
+        one, other = spans_of(theirs), spans_of(ours)
+        right.update(span.label for span in set(one) & set(other))
+        expected.update(span.label for span in one)
+        answered.update(span.label for span in other)
+    return {
+        label: _figures(right[label], expected[label], answered[label]) for label in sorted(expected | answered)
+    } | {"": _figures(right.total(), expected.total(), answered.total())}
+
+
+def _figures(right: int, expected: int, answered: int) -> ClassFigures:
+    def percent(part: int, whole: int) -> float:
+        return 100.0 * part / whole if whole else 0.0
+
+    return ClassFigures(
+        percent(right, answered), percent(right, expected), percent(2 * right, answered + expected), expected
+    )
+
+
+def tag_scores(gold: Sequences, predicted: Sequences, *, spans: bool) -> dict[str, float]:
+    """Accuracy of words; where tags mark spans, before it F1, precision and recall over all of them (micro)."""
+    found = {"accuracy": accuracy(_all(gold), _all(predicted))}
+    if spans:
+        together = span_figures(gold, predicted)[""]
+        found = {"f1": together.f1, "precision": together.precision, "recall": together.recall, **found}
+    return found
+
+
+def _all(sequences: Sequences) -> list[str]:
+    return list(chain.from_iterable(sequences))
+
+
+class FrequentTags:
+    """The most frequent tag of each word; of a word that was never met, the most frequent one of all."""
+
+    def __init__(self, examples: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        every: Counter[str] = Counter()
+        for words, tags in examples:
+            every.update(tags)
+            for word, tag in zip(words, tags, strict=True):
+                counts[word][tag] += 1
+        self.other = _most_frequent(every)
+        self.tags = {word: _most_frequent(found) for word, found in counts.items()}
+
+    def predict(self, words: Sequence[str]) -> list[str]:
+        return [self.tags.get(word, self.other) for word in words]
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    """Of equally frequent ones the alphabetically first."""
+    return min(counts, key=lambda one: (-counts[one], one))
+
+
+@dataclass(frozen=True)
+class TaggingReport(ClassificationReport):
+    """How good tags are. `classes` are the labels of spans, or the tags; `predicted` has a line of tags a text."""
+
+    words: int = 0
+    errors: list[WordError] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        errors = [one._asdict() for one in self.errors]
+        return {**super().to_dict(), "words": self.words, "errors": errors}
+
+    def render(self) -> str:
+        parts = [super().render()]
+        if self.errors:
+            shown = self.errors[:ERRORS_SHOWN]
+            widest = max(len(one.word) for one in shown)
+            lines = [f"{one.word:<{widest}}  {one.times:,} × {one.predicted} for {one.gold}" for one in shown]
+            parts.append("most frequent errors\n\n" + "\n".join(lines))
+        return "\n\n".join(parts)
+
+    def _heading(self) -> str:
+        texts = f"{self.count:,} text{'s' * (self.count != 1)}"
+        return f"{self.name}: {texts}, {self.words:,} word{'s' * (self.words != 1)}"
+
+
+def tagging_report(name: str, words: Sequences, gold: Sequences, predicted: Sequences, *, spans: bool) -> TaggingReport:
+    """Score tags.
+
+    Args:
+        name: What was evaluated; the heading of the report.
+        words: Of each text.
+        gold: The right tags.
+        predicted: Those of the model.
+        spans: Whether tags mark spans.
+    """
+    theirs, ours = _all(gold), _all(predicted)
+    if spans:
+        classes = {label: one for label, one in span_figures(gold, predicted).items() if label}
+    else:
+        classes = class_figures(theirs, ours)
+    wrong = Counter(
+        (word, right, answer) for word, right, answer in zip(_all(words), theirs, ours, strict=True) if right != answer
+    )
+    errors = sorted((WordError(*key, times) for key, times in wrong.items()), key=lambda one: (-one.times, one))
+    return TaggingReport(
+        name,
+        len(gold),
+        tag_scores(gold, predicted, spans=spans),
+        classes,
+        most_frequent_confusions(theirs, ours),
+        {},
+        [" ".join(tags) for tags in predicted],
+        len(theirs),
+        errors[:ERRORS_KEPT],
+    )
+
+
+def frequent_tag_baseline(
+    train: Iterable[tuple[Sequence[str], Sequence[str]]], words: Sequences, gold: Sequences, *, spans: bool
+) -> dict[str, float]:
+    """What is reached by always giving a word its most frequent tag."""
+    simple = FrequentTags(train)
+    return tag_scores(gold, [simple.predict(one) for one in words], spans=spans)

@@ -1,0 +1,80 @@
+"""Any encoder, and for each word a score of every tag; a linear chain may judge each tag beside its neighbour."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqloom.batches.collate import Batch
+from seqloom.models.encoders import ENCODERS, EncoderSettings
+from seqloom.models.settings import TextVectorsSettings
+from seqloom.models.word_reader import LettersSettings, WordReader
+from seqloom.nn.crf import Chain, LinearChain
+from seqloom.nn.embeddings import SymbolEmbedding
+from seqloom.settings import ModelSettings
+
+
+class TaggerSettings(ModelSettings):
+    """Settings of the tagger."""
+
+    kind: Literal["tagger"] = "tagger"
+    encoder: EncoderSettings
+    output: Literal["crf", "softmax"] = Field(
+        "crf", description="crf: the tags of a text are judged together; softmax: each for itself"
+    )
+    characters: LettersSettings | None = Field(
+        None, description="a part of every word's vector is made of its letters; what remains is the word's own"
+    )
+    word_dropout: float = Field(
+        0.0, ge=0.0, lt=1.0, description="share of words that training reads as unknown ones; their letters stay"
+    )
+    pretrained: TextVectorsSettings | None = Field(None, description="vectors that the words' own start from")
+
+    @model_validator(mode="after")
+    def _fits(self) -> TaggerSettings:
+        size = self.encoder.embedding_size
+        if self.characters is not None and self.characters.size >= size:
+            raise ValueError(
+                f"characters.size is a part of the {size} numbers of a word's vector; it must be below that; "
+                f"got {self.characters.size}"
+            )
+        return self
+
+
+class Tagger(nn.Module):
+    """Encoder, and one product with a weight vector a tag for every word."""
+
+    attends = False
+
+    def __init__(self, settings: TaggerSettings, *, num_symbols: int, num_letters: int, num_tags: int) -> None:
+        super().__init__()
+        s = self.settings = settings
+        reader = WordReader(
+            num_symbols=num_symbols,
+            num_letters=num_letters,
+            size=s.encoder.embedding_size,
+            characters=s.characters,
+            word_dropout=s.word_dropout,
+        )
+        self.encoder: Any = ENCODERS[s.encoder.kind][1](s.encoder, reader)
+        self.output = nn.Linear(s.encoder.memory.size, num_tags)
+        nn.init.zeros_(self.output.bias)
+        self.neighbours = LinearChain(num_tags) if s.output == "crf" else None
+
+    @property
+    def embeddings(self) -> dict[str, SymbolEmbedding]:
+        """The tables of vectors by side."""
+        return {"text": self.encoder.reader.embedding}
+
+    @property
+    def chain(self) -> Chain | None:
+        """What neighbouring tags add to a score; None where each is judged for itself."""
+        return None if self.neighbours is None else self.neighbours.chain()
+
+    def forward(self, batch: Batch, trace: Any = None) -> Tensor:
+        """-> (batch, time, tags) scores of every tag at every word, and at the end, which has none."""
+        memory = self.encoder.encode(batch.source, trace)
+        scores: Tensor = self.output(memory.values)
+        return scores

@@ -1,0 +1,253 @@
+"""Tagging: a text goes in, a tag for each of its words comes out; tags may mark spans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from seqloom.answers import AnsweredSpan, TagsAnswer
+from seqloom.batches.collate import Batch
+from seqloom.corpus.examples import Pair
+from seqloom.corpus.readers import CorpusSettings, corpus_of, read_pairs
+from seqloom.corpus.tagged import TaggedCorpusSettings
+from seqloom.errors import UserError
+from seqloom.evaluation.figures import Metric, metrics
+from seqloom.evaluation.spans import from_bioes, spans_of, to_bioes
+from seqloom.evaluation.tagging import TaggingReport, frequent_tag_baseline, tag_scores, tagging_report
+from seqloom.inspection.trace import Trace
+from seqloom.models import TAGGERS
+from seqloom.models.tagger import TaggerSettings
+from seqloom.nn.crf import Chain, log_partition, marginals, sequence_scores, viterbi
+from seqloom.nn.masks import length_mask
+from seqloom.settings import Settings
+from seqloom.sources.words import WordSource
+from seqloom.targets.tags import TagSettings, TagTarget, tag_loss
+from seqloom.tasks.base import PairDataSettings, Progress, Say
+from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised
+from seqloom.text.whole_words import WholeWords, WholeWordsSettings
+from seqloom.training.settings import ExampleTrainingSettings
+
+BATCH_TOKENS = 4096
+
+
+class TaggedDataSettings(PairDataSettings):
+    """Where words and their tags come from. `test` is one corpus or several by name."""
+
+    train: TaggedCorpusSettings
+    valid: TaggedCorpusSettings
+    test: dict[str, TaggedCorpusSettings] = Field(default_factory=dict)  # type: ignore[assignment]
+
+
+class TaggingTrainingSettings(ExampleTrainingSettings):
+    """How a tagger is fitted."""
+
+    metric: Literal["loss", "accuracy", "f1"] = Field(
+        "accuracy", description="decides which weights are kept and when to stop early (f1: of tags that mark spans)"
+    )
+    validation_sentences: int = Field(2000, ge=0, description="how many examples are answered at a validation")
+
+
+class TaggingRecipe(ExampleRecipe):
+    """Texts with a tag for each word."""
+
+    data: TaggedDataSettings
+    text: WholeWordsSettings = WholeWordsSettings()
+    tags: TagSettings = TagSettings()
+    training: TaggingTrainingSettings
+    decoding: Settings = Settings()
+
+    def contradictions(self) -> list[str]:
+        problems, model = [], cast(TaggerSettings, self.model)
+        if self.training.candidates is not None:
+            problems.append("training.candidates is for the choice among many symbols; a tagger has few tags")
+        if self.training.label_smoothing and model.output == "crf":
+            problems.append("training.label_smoothing is for model.output: softmax; crf judges whole sequences")
+        return problems
+
+
+class Tagging(Supervised):
+    """Text to tags: parts of speech, chunks, names, opinion targets."""
+
+    name = "tag"
+    about = "text to a tag for each word: parts of speech, chunks, names, opinion targets"
+    Recipe = TaggingRecipe
+    models = TAGGERS
+    Options = Settings
+    metrics: ClassVar[tuple[Metric, ...]] = metrics("f1", "precision", "recall", "accuracy", "loss")
+    drawn = ("f1", "accuracy", "loss")
+    report_options = frozenset({"output"})
+    kind = "a tagger"
+    source: WordSource
+    target: TagTarget
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
+        return {"data": corpus_of(data, None if recipe is None else recipe.data.train, TaggedCorpusSettings)}
+
+    @classmethod
+    def learn(cls, recipe: TaggingRecipe, say: Say) -> Self:
+        """The words and their letters, and the tags."""
+        corpus = recipe.data.train
+        target = TagTarget.learn((pair.target for pair in read_pairs(corpus)), recipe.tags.scheme)
+        if recipe.training.metric == "f1" and not target.has_spans:
+            some = ", ".join(target.names[:5])
+            raise UserError(f"training.metric: f1 is of tags of spans (B-…, I-…, O), not of {some}; set accuracy")
+        spelled = cast(TaggerSettings, recipe.model).characters is not None
+        words = WholeWords.learn((pair.source for pair in read_pairs(corpus)), recipe.text, spelled=spelled)
+        return cls(WordSource(words), target)
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        self.source.words.save(folder)
+        self.target.save(folder)
+        return {"symbols": {"text": len(self.source.words)}, "tags": len(self.target)}
+
+    @classmethod
+    def load(cls, folder: Path, config: Mapping[str, Any]) -> Self:
+        return cls(WordSource(WholeWords.load(folder)), TagTarget.load(folder))
+
+    def tokenizers(self) -> dict[str, Any]:
+        return {"text": self.source.words}
+
+    def vocabulary(self) -> str:
+        words = self.source.words
+        letters = f", {len(words.letters):,} letters" if words.letters else ""
+        return f"{len(words):,} words{letters} and {len(self.target):,} tags"
+
+    def sizes(self, settings: Any) -> dict[str, Any]:
+        words = self.source.words
+        return {"num_symbols": len(words), "num_letters": words.num_letters, "num_tags": len(self.target)}
+
+    def losses(self, train: Examples, s: TaggingTrainingSettings) -> Compute:
+        def compute(model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+            return tag_loss(model(batch), batch.target, model.chain, s.label_smoothing if model.training else 0.0)
+
+        return compute
+
+    def validate(
+        self, model: Any, pairs: list[Pair], recipe: Any, *, final: bool
+    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+        if not pairs:
+            return {}, []
+        gold, answers = self._gold(pairs), self._answers(model, pairs)
+        figures = tag_scores(gold, [answer.tags for answer in answers], spans=self.target.has_spans)
+        samples = [
+            {"source": " ".join(pair.source), "reference": " ".join(tags), "answer": " ".join(answer.tags)}
+            for pair, tags, answer in list(zip(pairs, gold, answers, strict=True))[: recipe.training.samples]
+        ]
+        return figures, samples
+
+    def next_steps(self, folder: Path, model: Any) -> list[str]:
+        steps = [f'seqloom predict {folder} "some text"', f'seqloom look {folder} tags "some text"']
+        if model.chain is not None:
+            steps.append(f"seqloom look {folder} transitions")
+        return [*steps, f"seqloom evaluate {folder}"]
+
+    # -- answering ---------------------------------------------------------------------------------------------------
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], options: Any, progress: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[int, TagsAnswer]]:
+        """The best tags of each text, and the probability of every tag at every word."""
+
+        def answer(source: Any, numbers: list[int]) -> dict[int, TagsAnswer]:
+            with torch.inference_mode():
+                found = self._decoded(model, model(Batch(source, None)), source.lengths - 1)
+            rows = zip(numbers, *found, source.lengths.tolist(), strict=True)
+            return {
+                number: self._answer(model, inputs[number], tags[: length - 1], shares[: length - 1], score)
+                for number, tags, shares, score, length in rows
+            }
+
+        for number, found in self.answered(inputs, answer, batch_tokens=BATCH_TOKENS, silent=(), progress=progress):
+            none = torch.zeros(0, dtype=torch.long)
+            yield number, found or self._answer(model, inputs[number], none, torch.zeros(0, len(self.target)), 0.0)
+
+    def _decoded(self, model: Any, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, list[float]]:
+        """Tags (batch, time), probabilities (batch, time, tags), log probabilities of the tags.
+
+        Moves that make no spans are never answered; of probabilities and scores they are a part, as in training.
+        """
+        emissions, mask = emissions.double(), length_mask(lengths, emissions.shape[1])
+        chain, pay = model.chain, self.target.penalties
+        if chain is None:
+            chain = Chain(*map(torch.zeros_like, pay))
+        tags = viterbi(emissions, mask, Chain(*(own + more for own, more in zip(chain, pay, strict=True)))).tags
+        scores = sequence_scores(emissions, tags, mask, chain) - log_partition(emissions, mask, chain)
+        return tags, marginals(emissions, mask, chain), scores.tolist()
+
+    def _answer(self, model: Any, given: Any, tags: Tensor, shares: Tensor, score: float) -> TagsAnswer:
+        words, places = self.source.words.cut(given)
+        text = given if isinstance(given, str) else " ".join(given)
+        names = self.target.shown(tags.tolist())
+        spans = [
+            AnsweredSpan(*span, text[places[span.start][0] : places[span.end - 1][1]])
+            for span in (spans_of(names) if self.target.has_spans else [])
+        ]
+        shown = (shares.double() @ self.target.shown_of).tolist()
+        probabilities = [dict(zip(self.target.shown_names, row, strict=True)) for row in shown]
+        return TagsAnswer(given, words, names, probabilities, spans, score, lambda: self.trace(model, given))
+
+    def _answers(self, model: Any, pairs: Sequence[Pair], progress: Any = None) -> list[TagsAnswer]:
+        found = dict(self.predict(model, [pair.source for pair in pairs], None, progress))
+        return [found[index] for index in range(len(pairs))]
+
+    def _gold(self, pairs: Sequence[Pair]) -> list[Sequence[str]]:
+        """The right tags, as answers write them."""
+        if self.target.scheme == "bioes":
+            return [from_bioes(to_bioes(pair.target)) for pair in pairs]
+        return [pair.target for pair in pairs]
+
+    def evaluate(
+        self,
+        model: Any,
+        data: CorpusSettings | Sequence[Pair],
+        name: str,
+        options: Any,
+        progress: Progress | None = None,
+        **how: Any,
+    ) -> TaggingReport:
+        """F1 of spans, accuracy of words, and what is confused."""
+        pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
+        if not pairs:
+            raise UserError(f"{name}: there is no example in it")
+
+        def heard(done: int) -> None:
+            if progress is not None:
+                progress(done / len(pairs), f"{done:,} of {len(pairs):,}")
+
+        answers = self._answers(model, pairs, heard)
+        words, tags = [pair.source for pair in pairs], [answer.tags for answer in answers]
+        return tagging_report(name, words, self._gold(pairs), tags, spans=self.target.has_spans)
+
+    def baselines(self, recipe: Any, data: CorpusSettings | Sequence[Pair]) -> dict[str, dict[str, float]]:
+        """The most frequent tag of each word, learned from the same training data."""
+        train = list(read_pairs(recipe.data.train))
+        pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
+        seen = zip((pair.source for pair in train), self._gold(train), strict=True)
+        words, gold = [pair.source for pair in pairs], self._gold(pairs)
+        return {"most frequent tag": frequent_tag_baseline(seen, words, gold, spans=self.target.has_spans)}
+
+    # -- looking inside ----------------------------------------------------------------------------------------------
+
+    def trace(self, model: Any, given: Any, target: Any = None, options: Any = None) -> Trace:
+        """The scores and the probabilities of every tag at every word, and what the encoder shows."""
+        if target is not None:
+            raise UserError("a tagger shows all tags at once: it takes no target")
+        if self.source.is_empty(given):
+            raise UserError("there is nothing to look at: give a text")
+        labels = self.source.labels(given)
+        trace = Trace({"source": labels, "word": labels[:-1], "tag": list(self.target.names)})
+        with torch.inference_mode():
+            source = self.source.batch([given])
+            emissions = model(Batch(source, None), trace)
+            _, shares, _ = self._decoded(model, emissions, source.lengths - 1)
+        trace.add("emissions", emissions[0, :-1], rows="word", columns="tag")
+        trace.add("probabilities", shares[0, :-1], rows="word", columns="tag")
+        return trace
