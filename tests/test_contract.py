@@ -84,9 +84,10 @@ def classifier(encoder: dict[str, Any], **model: Any) -> dict[str, Any]:
     return {"task": "classify", "data": LABELLED, "text": WORDS, "model": model, "training": ON_PAIRS}
 
 
-def tagger(encoder: dict[str, Any], tags: str = "data", **model: Any) -> dict[str, Any]:
+def tagger(encoder: dict[str, Any], tags: str = "data", label: str | None = None, **model: Any) -> dict[str, Any]:
     model = {"kind": "tagger", "encoder": encoder, **model}
-    return {"task": "tag", "data": TAGGED, "tags": {"scheme": tags}, "model": model, "training": ON_PAIRS}
+    data = {name: {**corpus, "label": label} for name, corpus in TAGGED.items()}
+    return {"task": "tag", "data": data, "tags": {"scheme": tags}, "model": model, "training": ON_PAIRS}
 
 
 def language(task: str, model: dict[str, Any], **training: Any) -> dict[str, Any]:
@@ -120,6 +121,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     **{f"classifier of {encoder}": classifier(EACH_ENCODER[encoder]) for encoder in EACH_ENCODER},
     **{f"classifier, {how}": classifier(EACH_ENCODER["recurrent"], pooling=how) for how in ("last", "max", "sum")},
     **{f"tagger of {encoder}": tagger(EACH_ENCODER[encoder], "bioes") for encoder in EACH_ENCODER},
+    "tagger with labels": tagger(EACH_ENCODER["transformer"], label="kind"),
     "tagger, softmax": tagger(EACH_ENCODER["recurrent"], output="softmax", word_dropout=0.2),
     **{
         f"tagger, letters by {kind}": tagger(EACH_ENCODER["recurrent"], characters={"kind": kind, "size": 2})
@@ -206,7 +208,8 @@ def in_columns(words: list[str]) -> str:
     for place, word in enumerate(words[:-1]):
         if word in ("the", "a"):
             tags[place : place + 2] = ["B-thing", "I-thing"]
-    return "".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True))
+    kind = "# kind = denied\n" if "not" in words else "# kind = affirmed\n"
+    return kind + "".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True))
 
 
 def recipe_of(name: str, data: Path) -> dict[str, Any]:

@@ -156,7 +156,10 @@ class AnsweredSpan(NamedTuple):
 
 
 class TagsAnswer:
-    """A tag for each word: `tokens`, `tags`, the `spans` they mark, and for each word the probability of every tag."""
+    """A tag for each word: `tokens`, `tags`, the `spans` they mark, and for each word the probability of every tag.
+
+    Where texts are labelled too: `labels`, their probabilities, the likeliest first, and the likeliest as `label`.
+    """
 
     alternatives: Sequence[Any] = ()
 
@@ -169,8 +172,10 @@ class TagsAnswer:
         spans: Sequence[AnsweredSpan],
         score: float,
         trace: Callable[[], Any],
+        labels: Mapping[str, float] | None = None,
     ) -> None:
         """`score` is the log probability of all tags together."""
+        self.labels = dict(sorted((labels or {}).items(), key=lambda one: (-one[1], one[0])))
         self.source, self.tokens, self.tags = source, list(tokens), list(tags)
         self.probabilities, self.spans, self.score, self._trace = list(probabilities), list(spans), score, trace
 
@@ -179,8 +184,13 @@ class TagsAnswer:
 
     @property
     def text(self) -> str:
-        """word/TAG for each word."""
-        return " ".join(f"{token}/{tag}" for token, tag in zip(self.tokens, self.tags, strict=True))
+        """word/TAG for each word; after the label, where there is one, and a tab."""
+        tagged = " ".join(f"{token}/{tag}" for token, tag in zip(self.tokens, self.tags, strict=True))
+        return tagged if self.label is None else f"{self.label}\t{tagged}"
+
+    @property
+    def label(self) -> str | None:
+        return next(iter(self.labels), None)
 
     @property
     def chosen(self) -> list[float]:
@@ -193,8 +203,12 @@ class TagsAnswer:
         return self._trace()
 
     def to_dict(self) -> dict[str, Any]:
+        labelled: dict[str, Any] = {}
+        if self.label is not None:
+            labelled = {"label": self.label, "labels": {name: round(share, 6) for name, share in self.labels.items()}}
         return {
             "source": self.source,
+            **labelled,
             "tokens": self.tokens,
             "tags": self.tags,
             "probabilities": [round(share, 6) for share in self.chosen],
@@ -215,7 +229,8 @@ class TagsAnswer:
                 words = f"<mark>{words} <small><b>{html.escape(label)}</b></small></mark>"
             parts.append(words)
             place = end
-        return f"<p>{' '.join(parts)}</p>"
+        label = "" if self.label is None else f"<b>{html.escape(self.label)}</b> "
+        return f"<p>{label}{' '.join(parts)}</p>"
 
 
 class NeighbourAnswer(NamedTuple):

@@ -187,3 +187,59 @@ def test_named_data_is_read_as_the_recipe_says(tmp_path: Path) -> None:
     path.write_text("a x O\n")
     prints = {fingerprint(TaggedCorpusSettings(file=str(path), target=target)) for target in (None, 1, 2)}
     assert len(prints) == 3
+
+
+def test_labels_of_texts(tmp_path: Path) -> None:
+    """Beside the tags: a third parallel file, a key, a comment."""
+    (tmp_path / "in").write_text("play it\nrain ?\n")
+    (tmp_path / "out").write_text("O B\nB O\n")
+    (tmp_path / "label").write_text("Play\nWeather \n")
+    (tmp_path / "a.jsonl").write_text(
+        '{"tokens": ["play", "it"], "tags": ["O", "B"], "intent": "Play"}\n'
+        '{"tokens": ["rain", "?"], "tags": ["B", "O"], "intent": "Weather"}\n'
+    )
+    (tmp_path / "a.conll").write_text("# intent = Play\nplay O\nit B\n\n# id = 2\n# intent = Weather\nrain B\n? O\n")
+    files = {name: str(tmp_path / name) for name in ("in", "out", "label")}
+    corpora = [
+        TaggedCorpusSettings(source=files["in"], target=files["out"], label=files["label"]),
+        TaggedCorpusSettings(file=str(tmp_path / "a.jsonl"), label="intent"),
+        TaggedCorpusSettings(file=str(tmp_path / "a.conll"), label="intent"),
+    ]
+    for corpus in corpora:
+        found = list(read_pairs(corpus))
+        assert [pair.source for pair in found] == [("play", "it"), ("rain", "?")]
+        assert [pair.target for pair in found] == [(("O", "B"), "Play"), (("B", "O"), "Weather")]
+        assert examine({"train": corpus}).ok
+    before = fingerprint(corpora[0])
+    (tmp_path / "label").write_text("Play\nPlay\n")
+    assert fingerprint(corpora[0]) != before
+    other = corpus_of([str(tmp_path / "b.jsonl")], corpora[1], TaggedCorpusSettings)
+    assert other.label == "intent", "named data is read as the recipe says"
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("Play\n", r"label: there is no line 2, but .*in has one; parallel files need the same number"),
+        ("Play\nWeather\nmore\n", r"label: there are more than 2 lines; the words have no more"),
+        ("Play\n\n", r"label:2: there is no label"),
+    ],
+)
+def test_faults_of_labels(tmp_path: Path, label: str, message: str) -> None:
+    (tmp_path / "in").write_text("play it\nrain ?\n")
+    (tmp_path / "out").write_text("O B\nB O\n")
+    (tmp_path / "label").write_text(label)
+    paths = [str(tmp_path / name) for name in ("in", "out", "label")]
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(TaggedCorpusSettings(source=paths[0], target=paths[1], label=paths[2])))
+
+
+def test_a_missing_label(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("# intent = Play\nplay O\n\nrain O\n")
+    with pytest.raises(DataError, match=r"a\.conll:4: there is no label"):
+        read(tmp_path / "a.conll", label="intent")
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["a"], "tags": ["O"], "intent": 3}\n')
+    with pytest.raises(DataError, match=r"a\.jsonl:1: the key 'intent' must hold text; found a number"):
+        read(tmp_path / "a.jsonl", label="intent")
+    _, [problem] = check(TaggedCorpusSettings, {"file": "a.tsv", "label": "2"})
+    assert problem == "label goes with line-parallel files, jsonl and conll, not with columns of a table"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqloom.corpus.examples import TagsAndLabel
 from seqloom.errors import UserError
 from seqloom.nn.crf import Chain, LinearChain, viterbi
 from seqloom.targets.tags import TagTarget, tag_loss
@@ -88,7 +89,36 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     target.save(tmp_path)
     assert TagTarget.load(tmp_path) == target
     good = json.loads((tmp_path / "tags.json").read_text())
-    for wrong in ([], {**good, "names": ["a"]}, {**good, "scheme": "x"}, {**good, "given": 3}, {"names": []}):
+    for wrong in (
+        [],
+        {**good, "names": ["a"]},
+        {**good, "scheme": "x"},
+        {**good, "given": 3},
+        {"names": []},
+        {**good, "labelled": True},
+    ):
         (tmp_path / "tags.json").write_text(json.dumps(wrong))
         with pytest.raises(UserError, match=r"tags\.json: not a list of different tags"):
             TagTarget.load(tmp_path)
+
+
+def test_a_label_of_the_whole_text(tmp_path: Path) -> None:
+    raw = [TagsAndLabel(tuple(tags), label) for tags, label in zip(DATA, ["p", "q", "p"], strict=True)]
+    target = TagTarget.learn(raw)
+    assert target.label is not None
+    assert target.label.names == ("p", "q")
+    rows = {name: field.encode(raw) for name, field in target.fields().items()}
+    batch = target.collate(rows)
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [0, 1, 0]
+    assert batch.part(slice(1, 2)).labels.tolist() == [1]  # type: ignore[union-attr]
+    assert batch.doubled().labels.tolist() == [0, 1, 0] * 2  # type: ignore[union-attr]
+    target.save(tmp_path)
+    assert TagTarget.load(tmp_path) == target
+    emissions, logits = torch.zeros(3, 4, len(target)), torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 1.0]])
+    alone, _ = tag_loss(emissions, batch, None)
+    both, _ = tag_loss(emissions, batch, None, 0.0, logits)
+    by_hand = -sum(float(row.log_softmax(0)[label]) for row, label in zip(logits, [0, 1, 0], strict=True))
+    assert float(both) == pytest.approx(float(alone) + by_hand)
+    with pytest.raises(UserError, match="has a label for every text"):
+        target.fields()["label"].encode([("O",)])

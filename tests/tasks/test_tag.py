@@ -238,3 +238,75 @@ def test_bfloat16_products_leave_the_chain_in_float32(data: dict[str, Any], tmp_
     model = seqloom.train(recipe(data, steps=6, precision="bfloat16", validate_every=3), tmp_path / "run")
     assert all(weight.dtype == torch.float32 for weight in model.network.parameters())
     assert np.isfinite(model("we saw Rome").score)
+
+
+# -- a label of the whole text beside the tags -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def labelled(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same texts, each labelled by whether somebody or some place is named first."""
+    folder, found = tmp_path_factory.mktemp("labelled"), {}
+    for name, corpus in data.items():
+        blocks = Path(corpus["file"]).read_text().split("\n\n")
+        marked = []
+        for block in blocks:
+            first = next((line for line in block.splitlines() if " B-" in line), " B-nothing")
+            marked.append(f"# about = {first.partition(' B-')[2]}\n{block.strip()}\n")
+        (folder / f"{name}.conll").write_text("\n".join(marked))
+        found[name] = {"file": str(folder / f"{name}.conll"), "label": "about"}
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(labelled: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Model:
+    values = recipe(labelled, tags="bioes", steps=90, metric="exact_match")
+    return seqloom.train(values, tmp_path_factory.mktemp("both") / "run")
+
+
+def test_tags_and_a_label_are_learned_together(both: Model, tmp_path: Path) -> None:
+    [(name, corpus)] = both.corpora().items()
+    report = both.evaluate(corpus, name, baselines=True)
+    assert report.figures["f1"] > 90
+    assert report.figures["label_accuracy"] > 90
+    pairs = list(read_pairs(corpus))
+    answers = both.predict([pair.source for pair in pairs])
+    right = [answer.label == pair.target.label for answer, pair in zip(answers, pairs, strict=True)]
+    assert report.figures["label_accuracy"] == pytest.approx(100 * float(np.mean(right)))
+    whole = [
+        answer.label == pair.target.label and tuple(answer.tags) == pair.target.tags
+        for answer, pair in zip(answers, pairs, strict=True)
+    ]
+    assert report.figures["exact_match"] == pytest.approx(100 * float(np.mean(whole)))
+    assert report.answers[0] == f"{answers[0].label}\t{' '.join(answers[0].tags)}"
+    assert report.to_dict()["baselines"]["most frequent tag"]["label_accuracy"] < 80
+    events = read_journal(both.folder.parent / "journal.jsonl")
+    assert all("exact_match" in event for event in events if event["event"] == "validation")
+
+
+def test_an_answer_has_the_label_too(both: Model) -> None:
+    answer = both("we saw Bob Lee")
+    assert answer.label == "person"
+    assert answer.text.startswith("person\twe/O")
+    assert sum(answer.labels.values()) == pytest.approx(1.0)
+    assert list(answer.labels.values()) == sorted(answer.labels.values(), reverse=True)
+    assert answer.to_dict()["label"] == "person"
+    assert "<b>person</b>" in answer._repr_html_()
+    assert both("").label is None
+    picture = both.look("tags", "we saw Bob Lee")
+    assert picture.title.startswith("tags of run: person ")
+    assert picture.to_text(60, colour=False).startswith("tags of run: person")
+
+
+def test_data_without_labels_is_measured_by_its_tags(both: Model, data: dict[str, Any], model: Model) -> None:
+    [corpus] = both.task.corpora([data["test"]["file"]]).values()
+    assert both.evaluate(corpus).figures.keys() == {"f1", "precision", "recall", "accuracy"}
+    [corpus] = both.corpora().values()
+    assert "label_accuracy" not in model.evaluate(corpus).figures, "nor by a model that knows none"
+
+
+def test_labels_of_one_corpus_only_are_a_contradiction(labelled: dict[str, Any], data: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"data\.train and data\.valid: give both a label, or none of them"):
+        load_recipe(recipe({**labelled, "valid": data["valid"]}))
+    with pytest.raises(RecipeError, match=r"metric: label_accuracy needs a label of every text: data\.train\.label"):
+        load_recipe(recipe(data, metric="label_accuracy"))

@@ -213,7 +213,7 @@ def _examine_one(
             if progress is not None and pairs % _BATCH == 0:
                 progress(name, pairs)
             sides[0].path = seen.path = path
-            sides[1].path = paths[1] if len(paths) == 2 else path
+            sides[1].path = paths[1] if len(paths) > 1 else path
             raw = (pair.source, pair.target)
             texts = (_text(pair.source), _text(pair.target))
             lengths = [
@@ -250,7 +250,7 @@ def _examine_one(
 
 def _text(value: Any) -> str:
     """A sequence of words or turns as one text."""
-    return value if isinstance(value, str) else " ".join(value)
+    return value if isinstance(value, str) else " ".join(map(_text, value))
 
 
 def _examine_text(text: str, side: _Side, line: int, cases: _Cases, max_length: int) -> int:

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
+class TagsAndLabel(NamedTuple):
+    """What one text is tagged with: a tag for each word, and a label of all of it."""
+
+    tags: tuple[str, ...]
+    label: str
+
+
 class Pair(NamedTuple):
     """A source and its target: texts, or tuples of texts where an example is a sequence of words or of turns.
 

@@ -153,12 +153,24 @@ class CorpusSettings(Settings):
         *others, last = (name for one in get_args(cls.model_fields["format"].annotation) for name in get_args(one))
         return f"{', '.join(others)} or {last}"
 
+    def paths(self) -> list[str]:
+        """The files it is read from; none for the grammar."""
+        if self.file is not None:
+            return [expand_path(self.file)]
+        if self.grammar is not None:
+            return []
+        return [expand_path(str(self.source)), expand_path(str(self.target))]
+
+    def columns(self) -> dict[str, Any]:
+        """What it names within its file."""
+        return {"source": self.source, "target": self.target}
+
     def located(self, complain: Complain) -> Iterator[Located]:
         """Its examples with file and line, before any is left out; as `read_located`."""
         if self.grammar is not None:
             return _read_grammar(self)
         if self.file is None:
-            source_path, target_path = files(self)
+            source_path, target_path = files(self)[:2]
             return _read_parallel(source_path, target_path, complain)
         path, kind = files(self)[0], _format(self)
         if kind == "labelled":
@@ -188,7 +200,7 @@ def corpus_of(
     elif len(data) == 1 and like is not None and like.file is not None:
         known = kind.format_of(data[0]) or like.format or kind.format_of(like.file)
         same = known == (like.format or kind.format_of(like.file))
-        columns = {"source": like.source, "target": like.target} if same or known in ("tsv", "csv") else {}
+        columns = like.columns() if same or known in ("tsv", "csv") else {}
         values = {"file": data[0], "format": known, **columns}
     elif len(data) == 1:
         values = {"file": data[0]}
@@ -210,11 +222,7 @@ class Located(NamedTuple):
 
 def files(settings: CorpusSettings) -> list[str]:
     """The paths a corpus is read from; none for the grammar."""
-    if settings.file is not None:
-        return [expand_path(settings.file)]
-    if settings.grammar is not None:
-        return []
-    return [expand_path(str(settings.source)), expand_path(str(settings.target))]
+    return settings.paths()
 
 
 def describe(settings: CorpusSettings) -> str:
@@ -230,7 +238,8 @@ def fingerprint(settings: CorpusSettings) -> str:
     if settings.file is not None:
         values["format"] = _format(settings)
     elif settings.grammar is None:
-        del values["source"], values["target"]
+        for name in settings.columns():
+            del values[name]
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([_VERSION, values], sort_keys=True).encode())
     paths = files(settings)
@@ -353,7 +362,7 @@ def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Itera
             continue
         try:
             values = json_object(text)
-            source, target = (side.join(_json_text(values, str(key)) for key in side.columns) for side in keys)
+            source, target = (side.join(json_text(values, str(key)) for key in side.columns) for side in keys)
         except ValueError as error:
             complain("json", DataError(str(error), path, number))
             continue
@@ -389,7 +398,8 @@ def _json_value(values: dict[str, Any], key: str) -> Any:
     return values[key]
 
 
-def _json_text(values: dict[str, Any], key: str) -> str:
+def json_text(values: dict[str, Any], key: str) -> str:
+    """The text below a key of a JSON object."""
     text = _json_value(values, key)
     if not isinstance(text, str):
         raise ValueError(f"the key {key!r} must hold text; found {_JSON_KINDS.get(type(text), 'a number')}")

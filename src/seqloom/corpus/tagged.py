@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from seqloom.corpus.examples import Pair
-from seqloom.corpus.lines import Complain, located_lines
-from seqloom.corpus.readers import FORMATS, CorpusSettings, Located, files, json_object, json_texts
+from seqloom.corpus.examples import Pair, TagsAndLabel
+from seqloom.corpus.lines import Complain, expand_path, located_lines
+from seqloom.corpus.readers import FORMATS, CorpusSettings, Located, files, json_object, json_text, json_texts
 from seqloom.errors import DataError
 
 DOCUMENT = "-DOCSTART-"
@@ -34,23 +34,44 @@ class TaggedCorpusSettings(CorpusSettings):
         "between two sentences; conllu: the same of Universal Dependencies; jsonl: lists of words and of tags",
     )
 
+    label: str | None = Field(
+        default=None,
+        min_length=1,
+        description="of each text, beside the tags of its words: a third line-parallel file; of jsonl a key, of conll "
+        "the name in a comment such as `# intent = GetWeather`",
+    )
+
     @model_validator(mode="after")
-    def _no_grammar(self) -> TaggedCorpusSettings:
+    def _fits(self) -> TaggedCorpusSettings:
         if self.grammar is not None:
             raise ValueError("the embedded grammar has no tags; name a file")
+        if self.label is not None and self._kind() in ("tsv", "csv"):
+            raise ValueError("label goes with line-parallel files, jsonl and conll, not with columns of a table")
         return self
 
+    def _kind(self) -> str | None:
+        return None if self.file is None else self.format or self.format_of(self.file)
+
+    def paths(self) -> list[str]:
+        beside = [self.label] if self.file is None and self.label is not None else []
+        return [*super().paths(), *map(expand_path, beside)]
+
+    def columns(self) -> dict[str, Any]:
+        return {**super().columns(), "label": self.label}
+
     def located(self, complain: Complain) -> Iterator[Located]:
-        """A tuple of words and one of tags each."""
-        kind = None if self.file is None else self.format or self.format_of(self.file)
+        """A tuple of words and one of tags each; with a label, `TagsAndLabel`."""
+        kind = self._kind()
         if kind in ("conll", "conllu"):
             first, second = (0, None) if kind == "conll" else (1, 3)
             word = first if self.source is None else self.source
             tag = second if self.target is None else self.target
-            return _read_columns(files(self)[0], word, tag, kind == "conllu", complain)
+            return _read_columns(files(self)[0], word, tag, self.label, kind == "conllu", complain)
         if kind == "jsonl":
-            return _read_lists(files(self)[0], str(self.source or "tokens"), str(self.target or "tags"), complain)
-        return _cut(super().located(complain), complain)
+            keys = (str(self.source or "tokens"), str(self.target or "tags"))
+            return _read_lists(files(self)[0], *keys, self.label, complain)
+        examples = _cut(super().located(complain), complain)
+        return examples if self.label is None else _with_labels(examples, files(self)[2], complain)
 
 
 def _checked(one: Located, complain: Complain) -> Iterator[Located]:
@@ -72,7 +93,30 @@ def _cut(examples: Iterator[Located], complain: Complain) -> Iterator[Located]:
         yield from _checked(one._replace(pair=pair), complain)
 
 
-def _read_lists(path: str, words: str, tags: str, complain: Complain) -> Iterator[Located]:
+def _with_labels(examples: Iterator[Located], path: str, complain: Complain) -> Iterator[Located]:
+    """Line n of a file is the label of line n."""
+    lines, number, label = located_lines(path, complain), 0, ""
+    for one in examples:
+        while number < one.line:
+            found = next(lines, None)
+            if found is None:
+                message = f"there is no line {one.line}, but {one.path} has one; parallel files need the same number"
+                complain("line counts", DataError(message, path))
+                return
+            number, label = found[0], found[1].strip()
+        yield from _labelled(one, label, path, number, complain)
+    if next(lines, None) is not None:
+        complain("line counts", DataError(f"there are more than {number:,} lines; the words have no more", path))
+
+
+def _labelled(one: Located, label: str, path: str, line: int, complain: Complain) -> Iterator[Located]:
+    if label:
+        yield one._replace(pair=one.pair._replace(target=TagsAndLabel(one.pair.target, label)))
+    else:
+        complain("empty", DataError("there is no label", path, line))
+
+
+def _read_lists(path: str, words: str, tags: str, label: str | None, complain: Complain) -> Iterator[Located]:
     empty = True
     for number, text, sound in located_lines(path, complain):
         empty = False
@@ -81,10 +125,12 @@ def _read_lists(path: str, words: str, tags: str, complain: Complain) -> Iterato
         try:
             values = json_object(text)
             pair = Pair(json_texts(values, words), json_texts(values, tags))
+            name = None if label is None else json_text(values, label).strip()
         except ValueError as error:
             complain("json", DataError(str(error), path, number))
             continue
-        yield from _checked(Located(path, number, pair), complain)
+        for one in _checked(Located(path, number, pair), complain):
+            yield from [one] if name is None else _labelled(one, name, path, number, complain)
     if empty:
         raise DataError("the file is empty", path)
 
@@ -115,7 +161,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _read_columns(
-    path: str, word: str | int, tag: str | int | None, universal: bool, complain: Complain
+    path: str, word: str | int, tag: str | int | None, label: str | None, universal: bool, complain: Complain
 ) -> Iterator[Located]:
     """Sentences of a file in columns; the first row says how many columns there are."""
     expected, any_line, places = 0, False, list[int]()
@@ -125,7 +171,10 @@ def _read_columns(
         if not expected and first is not None:
             expected = len(_cells(first))
             places = [_place(path, name, expected) for name in (word, expected - 1 if tag is None else tag)]
+        keyed: dict[str, str] = {}
         while lines and _is_comment(lines[0][1], expected, universal):
+            key, _, value = lines[0][1].removeprefix(COMMENT).partition("=")
+            keyed[key.strip()] = value.strip()
             lines = lines[1:]
         if not lines:
             continue  # a block of comments
@@ -138,7 +187,9 @@ def _read_columns(
         kept = [cells for _, cells in rows if not (universal and _SKIPPED.fullmatch(cells[0]))]
         found = [tuple(cells[place] for cells in kept) for place in places]
         pair = Pair(found[0], found[1])
-        yield from _checked(Located(path, rows[0][0], pair), complain)
+        for one in _checked(Located(path, rows[0][0], pair), complain):
+            name = "" if label is None else keyed.get(label, "")
+            yield from [one] if label is None else _labelled(one, name, path, one.line, complain)
     if not any_line:
         raise DataError("there is no sentence in the file", path)
 

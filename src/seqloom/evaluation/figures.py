@@ -44,6 +44,7 @@ METRICS = {
         Metric("bits_per_character", "bits per character", "lower", 3),
         Metric("pseudo_perplexity", "pseudo-perplexity", "lower", 2),
         Metric("accuracy", "accuracy", "higher", 2),
+        Metric("label_accuracy", "accuracy of labels", "higher", 2),
         Metric("f1", "F1 of spans", "higher", 2),
         Metric("precision", "precision", "higher", 2),
         Metric("recall", "recall", "higher", 2),

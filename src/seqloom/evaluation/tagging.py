@@ -65,6 +65,19 @@ def tag_scores(gold: Sequences, predicted: Sequences, *, spans: bool) -> dict[st
     return found
 
 
+Labels = Sequence[str] | None
+
+
+def label_scores(gold: Sequences, predicted: Sequences, labels: Labels, answered: Labels) -> dict[str, float]:
+    """How often the label of a text is right, and how often it and all tags are; nothing where there are no labels."""
+    if labels is None or answered is None:
+        return {}
+    whole = [(*tags, label) for tags, label in zip(gold, labels, strict=True)]
+    ours = [(*tags, label) for tags, label in zip(predicted, answered, strict=True)]
+    right = sum(one == other for one, other in zip(whole, ours, strict=True))
+    return {"label_accuracy": accuracy(labels, answered), "exact_match": 100.0 * right / len(whole)}
+
+
 def _all(sequences: Sequences) -> list[str]:
     return list(chain.from_iterable(sequences))
 
@@ -116,7 +129,16 @@ class TaggingReport(ClassificationReport):
         return f"{self.name}: {texts}, {self.words:,} word{'s' * (self.words != 1)}"
 
 
-def tagging_report(name: str, words: Sequences, gold: Sequences, predicted: Sequences, *, spans: bool) -> TaggingReport:
+def tagging_report(
+    name: str,
+    words: Sequences,
+    gold: Sequences,
+    predicted: Sequences,
+    *,
+    spans: bool,
+    labels: Labels = None,
+    answered: Labels = None,
+) -> TaggingReport:
     """Score tags.
 
     Args:
@@ -125,6 +147,8 @@ def tagging_report(name: str, words: Sequences, gold: Sequences, predicted: Sequ
         gold: The right tags.
         predicted: Those of the model.
         spans: Whether tags mark spans.
+        labels: The right labels of texts, where they have any.
+        answered: Those of the model.
     """
     theirs, ours = _all(gold), _all(predicted)
     if spans:
@@ -134,15 +158,16 @@ def tagging_report(name: str, words: Sequences, gold: Sequences, predicted: Sequ
     wrong = Counter(
         (word, right, answer) for word, right, answer in zip(_all(words), theirs, ours, strict=True) if right != answer
     )
+    lines = [" ".join(tags) for tags in predicted]
     errors = sorted((WordError(*key, times) for key, times in wrong.items()), key=lambda one: (-one.times, one))
     return TaggingReport(
         name,
         len(gold),
-        tag_scores(gold, predicted, spans=spans),
+        tag_scores(gold, predicted, spans=spans) | label_scores(gold, predicted, labels, answered),
         classes,
         most_frequent_confusions(theirs, ours),
         {},
-        [" ".join(tags) for tags in predicted],
+        lines if answered is None else [f"{label}\t{line}" for label, line in zip(answered, lines, strict=True)],
         len(theirs),
         errors[:ERRORS_KEPT],
     )

@@ -230,11 +230,15 @@ class TagsView(View):
         if not answer.tokens:
             raise UserError("there is nothing to look at: give a text")
         found = grouped(answer, spans=model.task.target.has_spans)
-        title = f"tags of {model.name}"
+        title = f"tags of {model.name}" + ("" if answer.label is None else f": {answer.label}")
+        if answer.label is not None:
+            title += f" {_percent(answer.labels[answer.label])}"
         drawn = partial(draw_tags, found, title=title)
         return Picture(
             title,
-            text=lambda width, colour: drawn(width=width, colour=colour),
+            text=lambda width, colour: (
+                ("" if answer.label is None else f"{visible(title)}\n\n") + drawn(width=width, colour=colour)
+            ),
             draw=drawn,
             values=answer.to_dict(),
         )

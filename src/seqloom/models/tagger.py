@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -43,12 +43,21 @@ class TaggerSettings(ModelSettings):
         return self
 
 
+class Scores(NamedTuple):
+    """`tags` (batch, time, tags), at the end of a source too, which has none; `labels` (batch, labels) or None."""
+
+    tags: Tensor
+    labels: Tensor | None
+
+
 class Tagger(nn.Module):
-    """Encoder, and one product with a weight vector a tag for every word."""
+    """Encoder, and one product with a weight vector a tag for every word; another for a label of the whole text."""
 
     attends = False
 
-    def __init__(self, settings: TaggerSettings, *, num_symbols: int, num_letters: int, num_tags: int) -> None:
+    def __init__(
+        self, settings: TaggerSettings, *, num_symbols: int, num_letters: int, num_tags: int, num_labels: int = 0
+    ) -> None:
         super().__init__()
         s = self.settings = settings
         reader = WordReader(
@@ -61,6 +70,7 @@ class Tagger(nn.Module):
         self.encoder: Any = ENCODERS[s.encoder.kind][1](s.encoder, reader)
         self.output = nn.Linear(s.encoder.memory.size, num_tags)
         nn.init.zeros_(self.output.bias)
+        self.label = nn.Linear(s.encoder.memory.size, num_labels) if num_labels else None
         self.neighbours = LinearChain(num_tags) if s.output == "crf" else None
 
     @property
@@ -73,8 +83,8 @@ class Tagger(nn.Module):
         """What neighbouring tags add to a score; None where each is judged for itself."""
         return None if self.neighbours is None else self.neighbours.chain()
 
-    def forward(self, batch: Batch, trace: Any = None) -> Tensor:
-        """-> (batch, time, tags) scores of every tag at every word, and at the end, which has none."""
+    def forward(self, batch: Batch, trace: Any = None) -> Scores:
+        """The scores of every tag at every word, and where texts are labelled, of every label."""
         memory = self.encoder.encode(batch.source, trace)
-        scores: Tensor = self.output(memory.values)
-        return scores
+        labels = None if self.label is None else self.label(memory.summarise())
+        return Scores(self.output(memory.values), labels)

@@ -12,13 +12,20 @@ from torch import Tensor
 
 from seqloom.answers import AnsweredSpan, TagsAnswer
 from seqloom.batches.collate import Batch
-from seqloom.corpus.examples import Pair
+from seqloom.corpus.examples import Pair, TagsAndLabel
 from seqloom.corpus.readers import CorpusSettings, corpus_of, read_pairs
 from seqloom.corpus.tagged import TaggedCorpusSettings
 from seqloom.errors import UserError
+from seqloom.evaluation.classification import majority_baseline
 from seqloom.evaluation.figures import Metric, metrics
 from seqloom.evaluation.spans import from_bioes, spans_of, to_bioes
-from seqloom.evaluation.tagging import TaggingReport, frequent_tag_baseline, tag_scores, tagging_report
+from seqloom.evaluation.tagging import (
+    TaggingReport,
+    frequent_tag_baseline,
+    label_scores,
+    tag_scores,
+    tagging_report,
+)
 from seqloom.inspection.trace import Trace
 from seqloom.models import TAGGERS
 from seqloom.models.tagger import TaggerSettings
@@ -26,7 +33,7 @@ from seqloom.nn.crf import Chain, log_partition, marginals, sequence_scores, vit
 from seqloom.nn.masks import length_mask
 from seqloom.settings import Settings
 from seqloom.sources.words import WordSource
-from seqloom.targets.tags import TagSettings, TagTarget, tag_loss
+from seqloom.targets.tags import TagSettings, TagTarget, label_of, tag_loss, tags_of
 from seqloom.tasks.base import PairDataSettings, Progress, Say
 from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised
 from seqloom.text.whole_words import WholeWords, WholeWordsSettings
@@ -46,8 +53,10 @@ class TaggedDataSettings(PairDataSettings):
 class TaggingTrainingSettings(ExampleTrainingSettings):
     """How a tagger is fitted."""
 
-    metric: Literal["loss", "accuracy", "f1"] = Field(
-        "accuracy", description="decides which weights are kept and when to stop early (f1: of tags that mark spans)"
+    metric: Literal["loss", "accuracy", "f1", "label_accuracy", "exact_match"] = Field(
+        "accuracy",
+        description="decides which weights are kept and when to stop early (f1: of tags that mark spans; "
+        "label_accuracy, exact_match: of texts with a label)",
     )
     validation_sentences: int = Field(2000, ge=0, description="how many examples are answered at a validation")
 
@@ -67,19 +76,26 @@ class TaggingRecipe(ExampleRecipe):
             problems.append("training.candidates is for the choice among many symbols; a tagger has few tags")
         if self.training.label_smoothing and model.output == "crf":
             problems.append("training.label_smoothing is for model.output: softmax; crf judges whole sequences")
+        labelled = self.data.train.label is not None
+        if (self.data.valid.label is not None) != labelled:
+            problems.append("data.train and data.valid: give both a label, or none of them")
+        if self.training.metric in ("label_accuracy", "exact_match") and not labelled:
+            problems.append(f"training.metric: {self.training.metric} needs a label of every text: data.train.label")
         return problems
 
 
 class Tagging(Supervised):
-    """Text to tags: parts of speech, chunks, names, opinion targets."""
+    """Text to tags: parts of speech, chunks, names, opinion targets; and a label of the text beside them."""
 
     name = "tag"
     about = "text to a tag for each word: parts of speech, chunks, names, opinion targets"
     Recipe = TaggingRecipe
     models = TAGGERS
     Options = Settings
-    metrics: ClassVar[tuple[Metric, ...]] = metrics("f1", "precision", "recall", "accuracy", "loss")
-    drawn = ("f1", "accuracy", "loss")
+    metrics: ClassVar[tuple[Metric, ...]] = metrics(
+        "f1", "precision", "recall", "accuracy", "label_accuracy", "exact_match", "loss"
+    )
+    drawn = ("f1", "accuracy", "label_accuracy", "loss")
     report_options = frozenset({"output"})
     kind = "a tagger"
     source: WordSource
@@ -106,7 +122,7 @@ class Tagging(Supervised):
     def save(self, folder: Path) -> dict[str, Any]:
         self.source.words.save(folder)
         self.target.save(folder)
-        return {"symbols": {"text": len(self.source.words)}, "tags": len(self.target)}
+        return {"symbols": {"text": len(self.source.words)}, "tags": len(self.target), "labels": self._num_labels}
 
     @classmethod
     def load(cls, folder: Path, config: Mapping[str, Any]) -> Self:
@@ -118,15 +134,26 @@ class Tagging(Supervised):
     def vocabulary(self) -> str:
         words = self.source.words
         letters = f", {len(words.letters):,} letters" if words.letters else ""
-        return f"{len(words):,} words{letters} and {len(self.target):,} tags"
+        labels = f", {self._num_labels:,} labels" if self._num_labels else ""
+        return f"{len(words):,} words{letters}{labels} and {len(self.target):,} tags"
+
+    @property
+    def _num_labels(self) -> int:
+        return 0 if self.target.label is None else len(self.target.label)
 
     def sizes(self, settings: Any) -> dict[str, Any]:
         words = self.source.words
-        return {"num_symbols": len(words), "num_letters": words.num_letters, "num_tags": len(self.target)}
+        return {
+            "num_symbols": len(words),
+            "num_letters": words.num_letters,
+            "num_tags": len(self.target),
+            "num_labels": self._num_labels,
+        }
 
     def losses(self, train: Examples, s: TaggingTrainingSettings) -> Compute:
         def compute(model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-            return tag_loss(model(batch), batch.target, model.chain, s.label_smoothing if model.training else 0.0)
+            found, smoothing = model(batch), s.label_smoothing if model.training else 0.0
+            return tag_loss(found.tags, batch.target, model.chain, smoothing, found.labels)
 
         return compute
 
@@ -136,7 +163,9 @@ class Tagging(Supervised):
         if not pairs:
             return {}, []
         gold, answers = self._gold(pairs), self._answers(model, pairs)
-        figures = tag_scores(gold, [answer.tags for answer in answers], spans=self.target.has_spans)
+        tags = [answer.tags for answer in answers]
+        figures = tag_scores(gold, tags, spans=self.target.has_spans)
+        figures |= label_scores(gold, tags, *self._labels(pairs, answers))
         samples = [
             {"source": " ".join(pair.source), "reference": " ".join(tags), "answer": " ".join(answer.tags)}
             for pair, tags, answer in list(zip(pairs, gold, answers, strict=True))[: recipe.training.samples]
@@ -158,16 +187,21 @@ class Tagging(Supervised):
 
         def answer(source: Any, numbers: list[int]) -> dict[int, TagsAnswer]:
             with torch.inference_mode():
-                found = self._decoded(model, model(Batch(source, None)), source.lengths - 1)
-            rows = zip(numbers, *found, source.lengths.tolist(), strict=True)
+                scores = model(Batch(source, None))
+                found = self._decoded(model, scores.tags, source.lengths - 1)
+            labels = [None] * len(numbers) if scores.labels is None else scores.labels.double().softmax(-1).tolist()
+            rows = zip(numbers, *found, labels, source.lengths.tolist(), strict=True)
             return {
-                number: self._answer(model, inputs[number], tags[: length - 1], shares[: length - 1], score)
-                for number, tags, shares, score, length in rows
+                number: self._answer(model, inputs[number], tags[: length - 1], shares[: length - 1], score, label)
+                for number, tags, shares, score, label, length in rows
             }
 
         for number, found in self.answered(inputs, answer, batch_tokens=BATCH_TOKENS, silent=(), progress=progress):
             none = torch.zeros(0, dtype=torch.long)
-            yield number, found or self._answer(model, inputs[number], none, torch.zeros(0, len(self.target)), 0.0)
+            yield (
+                number,
+                found or self._answer(model, inputs[number], none, torch.zeros(0, len(self.target)), 0.0, None),
+            )
 
     def _decoded(self, model: Any, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, list[float]]:
         """Tags (batch, time), probabilities (batch, time, tags), log probabilities of the tags.
@@ -182,7 +216,9 @@ class Tagging(Supervised):
         scores = sequence_scores(emissions, tags, mask, chain) - log_partition(emissions, mask, chain)
         return tags, marginals(emissions, mask, chain), scores.tolist()
 
-    def _answer(self, model: Any, given: Any, tags: Tensor, shares: Tensor, score: float) -> TagsAnswer:
+    def _answer(
+        self, model: Any, given: Any, tags: Tensor, shares: Tensor, score: float, label: list[float] | None
+    ) -> TagsAnswer:
         words, places = self.source.words.cut(given)
         text = given if isinstance(given, str) else " ".join(given)
         names = self.target.shown(tags.tolist())
@@ -192,7 +228,8 @@ class Tagging(Supervised):
         ]
         shown = (shares.double() @ self.target.shown_of).tolist()
         probabilities = [dict(zip(self.target.shown_names, row, strict=True)) for row in shown]
-        return TagsAnswer(given, words, names, probabilities, spans, score, lambda: self.trace(model, given))
+        labels = dict(zip(self.target.label.names, label, strict=True)) if self.target.label and label else {}
+        return TagsAnswer(given, words, names, probabilities, spans, score, lambda: self.trace(model, given), labels)
 
     def _answers(self, model: Any, pairs: Sequence[Pair], progress: Any = None) -> list[TagsAnswer]:
         found = dict(self.predict(model, [pair.source for pair in pairs], None, progress))
@@ -200,9 +237,16 @@ class Tagging(Supervised):
 
     def _gold(self, pairs: Sequence[Pair]) -> list[Sequence[str]]:
         """The right tags, as answers write them."""
-        if self.target.scheme == "bioes":
-            return [from_bioes(to_bioes(pair.target)) for pair in pairs]
-        return [pair.target for pair in pairs]
+        tags = [tags_of(pair.target) for pair in pairs]
+        return [from_bioes(to_bioes(one)) for one in tags] if self.target.scheme == "bioes" else tags
+
+    def _labels(
+        self, pairs: Sequence[Pair], answers: Sequence[TagsAnswer]
+    ) -> tuple[list[str] | None, list[str] | None]:
+        """The right labels and the answered ones; None where the data or the model has none."""
+        if self.target.label is None or not all(isinstance(pair.target, TagsAndLabel) for pair in pairs):
+            return None, None
+        return [label_of(pair.target) for pair in pairs], [answer.label or "" for answer in answers]
 
     def evaluate(
         self,
@@ -224,7 +268,9 @@ class Tagging(Supervised):
 
         answers = self._answers(model, pairs, heard)
         words, tags = [pair.source for pair in pairs], [answer.tags for answer in answers]
-        return tagging_report(name, words, self._gold(pairs), tags, spans=self.target.has_spans)
+        labels, answered = self._labels(pairs, answers)
+        spans = self.target.has_spans
+        return tagging_report(name, words, self._gold(pairs), tags, spans=spans, labels=labels, answered=answered)
 
     def baselines(self, recipe: Any, data: CorpusSettings | Sequence[Pair]) -> dict[str, dict[str, float]]:
         """The most frequent tag of each word, learned from the same training data."""
@@ -232,7 +278,11 @@ class Tagging(Supervised):
         pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
         seen = zip((pair.source for pair in train), self._gold(train), strict=True)
         words, gold = [pair.source for pair in pairs], self._gold(pairs)
-        return {"most frequent tag": frequent_tag_baseline(seen, words, gold, spans=self.target.has_spans)}
+        found = frequent_tag_baseline(seen, words, gold, spans=self.target.has_spans)
+        if self.target.label is not None and all(isinstance(pair.target, TagsAndLabel) for pair in pairs):
+            labels = [[label_of(pair.target) for pair in some] for some in (train, pairs)]
+            found["label_accuracy"] = float(majority_baseline(*labels)["accuracy"])
+        return {"most frequent tag": found}
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
@@ -246,7 +296,7 @@ class Tagging(Supervised):
         trace = Trace({"source": labels, "word": labels[:-1], "tag": list(self.target.names)})
         with torch.inference_mode():
             source = self.source.batch([given])
-            emissions = model(Batch(source, None), trace)
+            emissions = model(Batch(source, None), trace).tags
             _, shares, _ = self._decoded(model, emissions, source.lengths - 1)
         trace.add("emissions", emissions[0, :-1], rows="word", columns="tag")
         trace.add("probabilities", shares[0, :-1], rows="word", columns="tag")
