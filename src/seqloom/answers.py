@@ -139,7 +139,7 @@ class LabelAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "source": self.source,
+            "source": plain_source(self.source),
             "label": self.label,
             "probability": round(self.probability, 6),
             "probabilities": {label: round(chance, 6) for label, chance in self.probabilities.items()},
@@ -231,6 +231,11 @@ class TagsAnswer:
             place = end
         label = "" if self.label is None else f"<b>{html.escape(self.label)}</b> "
         return f"<p>{label}{' '.join(parts)}</p>"
+
+
+def plain_source(source: Any) -> Any:
+    """An input as JSON takes it: an array becomes lists."""
+    return source.tolist() if hasattr(source, "tolist") else source
 
 
 class NeighbourAnswer(NamedTuple):

@@ -183,7 +183,7 @@ def _place(kind: type[BaseModel], raw: Sequence[str]) -> _Place:
     """Pydantic puts the kind of a section behind its name: that is left out, and only its class may stand there."""
     location, here, around = list[str](), [kind], list[type[BaseModel]]()
     for part in raw:
-        of_kind = [one for one in here if "kind" in one.model_fields and one.model_fields["kind"].default == part]
+        of_kind = [one for one in here if part in (one.__name__, _kind(one))]
         if len(here) > 1 and of_kind:
             here = of_kind
             continue
@@ -198,6 +198,11 @@ def _classes(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [found for part in get_args(annotation) for found in _classes(part)]
+
+
+def _kind(settings: type[BaseModel]) -> Any:
+    """The `kind` that a section of these settings has, where it has one."""
+    return settings.model_fields["kind"].default if "kind" in settings.model_fields else None
 
 
 def _fields(kinds: Sequence[type[BaseModel]]) -> list[str]:

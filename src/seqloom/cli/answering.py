@@ -40,10 +40,11 @@ def answer(question: Question) -> None:
     chosen = choose(question.model, question.engine, lines, question.options)
     if chosen.why and question.input_file is not None:
         note(chosen.why)
+    inputs = chosen.model.task.inputs(lines)
     with Progress("answering") as progress:
-        many = len(lines) > 100
-        report = (lambda done: progress.update(done / len(lines), f"{done:,} of {len(lines):,}")) if many else None
-        answers = chosen.model.predict(lines, report, **question.options)
+        many = len(inputs) > 100
+        report = (lambda done: progress.update(done / len(inputs), f"{done:,} of {len(inputs):,}")) if many else None
+        answers = chosen.model.predict(inputs, report, **question.options)
     with output_to(question.output) as out:
         for index, one in enumerate(answers):
             if question.format == "json":

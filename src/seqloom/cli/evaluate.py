@@ -128,10 +128,10 @@ def without_weights(path: str | Path) -> Model:
 
 def read(corpora: Mapping[str, Any]) -> dict[str, Any]:
     """Examples are read once, however many models are measured on them; other corpora stay as they are."""
-    from seqloom.corpus.readers import CorpusSettings, read_pairs
+    from seqloom.corpus.kinds import is_corpus, read_pairs
 
     return {
-        name: list(read_pairs(corpus)) if isinstance(corpus, CorpusSettings) else corpus
+        name: list(read_pairs(corpus)) if is_corpus(corpus) else corpus
         for name, corpus in corpora.items()
     }
 
@@ -145,5 +145,5 @@ def opened(
     if described.network is not None and engine == "auto":
         return described, None
     pairs = [pair for examples in data.values() if isinstance(examples, list) for pair in examples]
-    aligned = any(pair.alignment is not None for pair in pairs)
+    aligned = any(getattr(pair, "alignment", None) is not None for pair in pairs)
     return choose(described.folder, engine, [pair.source for pair in pairs], options, aligns=aligned)

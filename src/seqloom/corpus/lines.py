@@ -64,7 +64,7 @@ def lines_in(path: str) -> Iterator[tuple[int, str]]:
 
 def blocks_in(path: str, size: int = 1 << 20) -> Iterator[bytes]:
     """The bytes of a plain, .gz or .xz file, `size` at a time, for text whose lines mean nothing."""
-    with _explained(path), _open(path) as stream:
+    with explained(path), opened(path) as stream:
         block = stream.read(size).removeprefix(_BOM)
         while block:
             yield block
@@ -76,7 +76,7 @@ def content_digest(path: str) -> bytes:
     import hashlib
 
     content = hashlib.blake2b(digest_size=16)
-    with _explained(path), open(path, "rb") as stream:
+    with explained(path), open(path, "rb") as stream:
         while chunk := stream.read(1 << 20):
             content.update(chunk)
     return content.digest()
@@ -107,7 +107,7 @@ def located_lines(path: str, complain: Complain) -> Iterator[tuple[int, str, boo
 def _raw_lines(path: str) -> Iterator[bytes]:
     """Lines without their ends; of a line over the limit only the beginning, still over the limit."""
     bound = MAX_LINE_BYTES + 2  # a line of the greatest length and its \r\n
-    with _explained(path), _open(path) as stream:
+    with explained(path), opened(path) as stream:
         raw = stream.readline(bound + len(_BOM)).removeprefix(_BOM)
         while raw:
             piece = raw
@@ -122,7 +122,8 @@ def _raw_lines(path: str) -> Iterator[bytes]:
             raw = stream.readline(bound)
 
 
-def _open(path: str) -> BinaryIO:
+def opened(path: str) -> BinaryIO:
+    """The bytes of a plain, .gz or .xz file."""
     if path.lower().endswith(".gz"):
         import gzip
 
@@ -135,7 +136,7 @@ def _open(path: str) -> BinaryIO:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def explained(path: str) -> Iterator[None]:
     """Turn what the system says about a file into a sentence for its owner."""
     try:
         yield

@@ -91,6 +91,11 @@ class ExportedTranslation:
 
         return describe(corpus)
 
+    @staticmethod
+    def inputs(given: Sequence[str]) -> list[str]:
+        """What a command line names: texts."""
+        return list(given)
+
     def size(self, engine: Engine) -> str:
         """How large the model is, in words."""
         return f"{self.parameters:,} parameters"

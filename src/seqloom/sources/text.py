@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seqloom.batches.collate import Tokens, collate_context, collate_sources
 from seqloom.batches.shards import Field
+from seqloom.corpus.readers import CorpusSettings, read_pairs
+from seqloom.evaluation.text_baseline import TextBaseline
 from seqloom.sources.reading import Beside, Read
 from seqloom.text.recutting import Recutter
+from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS
 from seqloom.text.tokenizers import Tokenizer
+from seqloom.training.progress import Progress as Bar
 
+FILE = "tokenizer.json"
 PLACES = 2**32  # a place may be anywhere in a line
 
 
@@ -23,6 +29,26 @@ class TextSource:
     tokenizer: Tokenizer
     beside: Beside | None = None
     ends = 1
+    is_text = True
+
+    @classmethod
+    def learn(cls, corpus: CorpusSettings, settings: TextSettings) -> TextSource:
+        """The vocabulary of the sources of a corpus."""
+        return cls(Tokenizer.train((pair.source for pair in read_pairs(corpus)), settings))
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        self.tokenizer.save(folder / FILE)
+        return {"symbols": {"text": len(self.tokenizer)}}
+
+    @classmethod
+    def load(cls, folder: Path, config: Mapping[str, Any]) -> TextSource:
+        return cls(Tokenizer.load(folder / FILE))
+
+    def sizes(self) -> dict[str, int]:
+        return {"num_symbols": len(self.tokenizer)}
+
+    def vocabulary(self) -> str:
+        return f"{len(self.tokenizer):,} symbols ({self.tokenizer.kind})"
 
     def key(self) -> str:
         return "\n".join([self.tokenizer.to_json(), "" if self.beside is None else self.beside.key()])
@@ -53,6 +79,19 @@ class TextSource:
     def batch(self, texts: Sequence[str]) -> Tokens:
         """Raw texts -> what an encoder reads."""
         return self.collate(self.encode(texts))
+
+    def shown(self, raw: str) -> str:
+        return raw
+
+    def inputs(self, given: Sequence[str]) -> list[str]:
+        return list(given)
+
+    def baseline(self, sources: Sequence[str], labels: Sequence[str], asked: Sequence[str]) -> tuple[str, list[str]]:
+        """TF-IDF and logistic regression."""
+        name = "TF-IDF + logistic regression"
+        with Bar(name) as bar:
+            linear = TextBaseline.fit(list(sources), list(labels), lambda share: bar.update(share, ""))
+        return name, linear.predict(list(asked))
 
     def labels(self, raw: str) -> list[str]:
         return [*self.tokenizer.labels(self.tokenizer.encode(raw)), EOS]

@@ -74,7 +74,7 @@ class PairDataSettings(Settings):
     @classmethod
     def _test(cls, values: Any) -> Any:
         return one_or_several(
-            values, lambda test: not all(isinstance(v, Mapping | CorpusSettings) for v in test.values())
+            values, lambda test: not all(isinstance(v, Mapping | Settings) for v in test.values())
         )
 
     def corpora(self) -> dict[str, CorpusSettings]:
@@ -239,6 +239,10 @@ class Task:
         return []
 
     # -- answering ---------------------------------------------------------------------------------------------------
+
+    def inputs(self, given: Sequence[str]) -> list[Any]:
+        """What a command line names, as `predict` takes it: a file may hold several inputs."""
+        return list(given)
 
     def predict(
         self, model: Any, inputs: Sequence[Any], options: Any, progress: Callable[[int], None] | None = None

@@ -1,4 +1,4 @@
-"""Classification: a text goes in, one of a fixed set of labels comes out."""
+"""Classification: a text or a series goes in, one of a fixed set of labels comes out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pydantic import Field
 
 from seqloom.answers import LabelAnswer
 from seqloom.batches.collate import Batch
-from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import CorpusSettings, read_pairs
+from seqloom.corpus.kinds import is_corpus, read_pairs
 from seqloom.errors import UserError
 from seqloom.evaluation.classification import (
     ClassificationReport,
@@ -23,20 +22,13 @@ from seqloom.evaluation.classification import (
     majority_baseline,
 )
 from seqloom.evaluation.figures import Metric, metrics
-from seqloom.evaluation.text_baseline import TextBaseline
 from seqloom.inspection.trace import Trace
 from seqloom.models import CLASSIFIERS
-from seqloom.settings import Settings
-from seqloom.sources.text import TextSource
 from seqloom.targets.label import LabelTarget
+from seqloom.tasks.any_source import BATCH_TOKENS, AnySource, AnySourceRecipe
 from seqloom.tasks.base import Progress, Say
-from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised
-from seqloom.text.settings import TextSettings
-from seqloom.text.tokenizers import Tokenizer
-from seqloom.training.progress import Progress as Bar
+from seqloom.tasks.supervised import Compute, Examples
 from seqloom.training.settings import ExampleTrainingSettings
-
-BATCH_TOKENS = 8192
 
 
 class ClassificationTrainingSettings(ExampleTrainingSettings):
@@ -48,65 +40,47 @@ class ClassificationTrainingSettings(ExampleTrainingSettings):
     validation_sentences: int = Field(2000, ge=0, description="how many examples are answered at a validation")
 
 
-class ClassificationRecipe(ExampleRecipe):
-    """Texts with a label each."""
+class ClassificationRecipe(AnySourceRecipe):
+    """Texts or series with a label each."""
 
-    text: TextSettings = TextSettings(tokenizer="word", vocabulary_size=None)
     training: ClassificationTrainingSettings
-    decoding: Settings = Settings()
-
-    def contradictions(self) -> list[str]:
-        problems = []
-        if self.text.dropout:
-            problems.append("text.dropout is for translation; a classifier reads a text in one way")
-        if self.training.candidates is not None:
-            problems.append("training.candidates is for the choice among many symbols; a classifier has few labels")
-        return problems
 
 
-class Classification(Supervised):
-    """Text to label: sentiment, topic, intent, kind of question."""
+class Classification(AnySource):
+    """Text or series to label: sentiment, topic, intent, kind of question; activity, speaker, gesture."""
 
     name = "classify"
-    about = "text to label: sentiment, topic, intent, kind of question"
+    about = "text or series to label: sentiment, topic, intent; activity, speaker, gesture"
     Recipe = ClassificationRecipe
     models = CLASSIFIERS
-    Options = Settings
     metrics: ClassVar[tuple[Metric, ...]] = metrics("accuracy", "macro_f1", "loss", "calibration_error")
     drawn = ("accuracy", "macro_f1", "loss")
     report_options = frozenset({"output"})
     kind = "a classifier"
-    source: TextSource
     target: LabelTarget
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
     @classmethod
     def learn(cls, recipe: ClassificationRecipe, say: Say) -> Self:
-        """The vocabulary of the texts, and the labels."""
-        corpus = recipe.data.train
-        target = LabelTarget.learn(pair.target for pair in read_pairs(corpus))
-        tokenizer = Tokenizer.train((pair.source for pair in read_pairs(corpus)), recipe.text)
-        return cls(TextSource(tokenizer), target)
+        """The vocabulary of texts or the scaling of series, and the labels."""
+        target = LabelTarget.learn(labels_of(recipe.data.train))
+        return cls(cls.learn_source(recipe), target)
 
     def save(self, folder: Path) -> dict[str, Any]:
-        self.source.tokenizer.save(folder / "tokenizer.json")
+        about = self.save_source(folder)
         self.target.save(folder)
-        return {"symbols": {"text": len(self.source.tokenizer)}, "labels": len(self.target)}
+        return {**about, "labels": len(self.target)}
 
     @classmethod
     def load(cls, folder: Path, config: Mapping[str, Any]) -> Self:
-        return cls(TextSource(Tokenizer.load(folder / "tokenizer.json")), LabelTarget.load(folder))
-
-    def tokenizers(self) -> dict[str, Tokenizer]:
-        return {"text": self.source.tokenizer}
+        return cls(cls.load_source(folder, config), LabelTarget.load(folder))
 
     def vocabulary(self) -> str:
-        tokenizer = self.source.tokenizer
-        return f"{len(tokenizer):,} symbols ({tokenizer.kind}) and {len(self.target):,} labels"
+        return f"{self.source.vocabulary()} and {len(self.target):,} labels"
 
     def sizes(self, settings: Any) -> dict[str, Any]:
-        return {"num_symbols": len(self.source.tokenizer), "num_labels": len(self.target)}
+        return {**self.source.sizes(), "num_labels": len(self.target)}
 
     def losses(self, train: Examples, s: ClassificationTrainingSettings) -> Compute:
         def compute(model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,7 +89,7 @@ class Classification(Supervised):
         return compute
 
     def validate(
-        self, model: Any, pairs: list[Pair], recipe: Any, *, final: bool
+        self, model: Any, pairs: list[Any], recipe: Any, *, final: bool
     ) -> tuple[dict[str, float], list[dict[str, str]]]:
         if not pairs:
             return {}, []
@@ -123,12 +97,14 @@ class Classification(Supervised):
         predicted = [answer.label for answer in self._answers(model, [pair.source for pair in pairs])]
         figures = {"accuracy": accuracy(gold, predicted), "macro_f1": macro_f1(gold, predicted)}
         samples = [
-            {"source": pair.source, "reference": pair.target, "answer": label}
+            {"source": self.source.shown(pair.source), "reference": pair.target, "answer": label}
             for pair, label in list(zip(pairs, predicted, strict=True))[: recipe.training.samples]
         ]
         return figures, samples
 
     def next_steps(self, folder: Path, model: Any) -> list[str]:
+        if not self.source.is_text:
+            return [f"seqloom predict {folder} FILE", f"seqloom look {folder} saliency FILE", f"seqloom evaluate {folder}"]
         return [
             f'seqloom predict {folder} "some text"',
             f'seqloom look {folder} words "some text"',
@@ -138,9 +114,9 @@ class Classification(Supervised):
     # -- answering ---------------------------------------------------------------------------------------------------
 
     def predict(
-        self, model: Any, inputs: Sequence[str], options: Any, progress: Callable[[int], None] | None = None
+        self, model: Any, inputs: Sequence[Any], options: Any, progress: Callable[[int], None] | None = None
     ) -> Iterator[tuple[int, LabelAnswer]]:
-        """The probability of every label, of each text."""
+        """The probability of every label, of each input."""
 
         def answer(source: Any, numbers: list[int]) -> dict[int, LabelAnswer]:
             with torch.inference_mode():
@@ -156,21 +132,21 @@ class Classification(Supervised):
 
         yield from self.answered(inputs, answer, batch_tokens=BATCH_TOKENS, progress=progress)
 
-    def _answers(self, model: Any, texts: Sequence[str]) -> list[LabelAnswer]:
+    def _answers(self, model: Any, texts: Sequence[Any]) -> list[LabelAnswer]:
         found = dict(self.predict(model, texts, None))
         return [found[index] for index in range(len(texts))]
 
     def evaluate(
         self,
         model: Any,
-        data: CorpusSettings | Sequence[Pair],
+        data: Any,
         name: str,
         options: Any,
         progress: Progress | None = None,
         **how: Any,
     ) -> ClassificationReport:
-        """Accuracy and its kin, beside the majority class and TF-IDF with logistic regression."""
-        pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
+        """Accuracy and its kin, beside the majority class and a simple method of the source."""
+        pairs = list(read_pairs(data)) if is_corpus(data) else list(data)
         if not pairs:
             raise UserError(f"{name}: there is no example in it")
 
@@ -188,25 +164,21 @@ class Classification(Supervised):
             self.target.names,
         )
 
-    def baselines(self, recipe: Any, data: CorpusSettings | Sequence[Pair]) -> dict[str, dict[str, float | str]]:
-        """The most frequent label, and TF-IDF with logistic regression, learned from the same training data."""
+    def baselines(self, recipe: Any, data: Any) -> dict[str, dict[str, float | str]]:
+        """The most frequent label, and a simple method that fits the source, learned from the same training data."""
         train = list(read_pairs(recipe.data.train))
-        pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
+        pairs = list(read_pairs(data)) if is_corpus(data) else list(data)
         labels, gold = [pair.target for pair in train], [pair.target for pair in pairs]
-        with Bar("TF-IDF + logistic regression") as bar:
-            linear = TextBaseline.fit([pair.source for pair in train], labels, lambda share: bar.update(share, ""))
-        predicted = linear.predict([pair.source for pair in pairs])
+        asked = [pair.source for pair in pairs]
+        name, predicted = self.source.baseline([pair.source for pair in train], labels, asked)
         return {
             "majority class": majority_baseline(labels, gold),
-            "TF-IDF + logistic regression": {
-                "accuracy": accuracy(gold, predicted),
-                "macro_f1": macro_f1(gold, predicted),
-            },
+            name: {"accuracy": accuracy(gold, predicted), "macro_f1": macro_f1(gold, predicted)},
         }
 
     # -- looking inside ----------------------------------------------------------------------------------------------
 
-    def trace(self, model: Any, given: str, target: Any = None, options: Any = None) -> Trace:
+    def trace(self, model: Any, given: Any, target: Any = None, options: Any = None) -> Trace:
         """What each word adds to each label, and what the encoder shows."""
         if target is not None:
             raise UserError("a classifier shows all labels at once: it takes no target")
@@ -216,3 +188,13 @@ class Classification(Supervised):
         with torch.inference_mode():
             model(Batch(self.source.batch([given]), None), trace)
         return trace
+
+
+def labels_of(corpus: Any) -> Iterator[str]:
+    """The label of every example of a corpus; one without is the data's fault."""
+    for number, example in enumerate(read_pairs(corpus), 1):
+        if not isinstance(example.target, str):
+            found = "none" if example.target is None else "one for each step"
+            place = getattr(example, "path", "") or f"example {number}"
+            raise UserError(f"{place}: an example needs one label (data: target, label_of); it has {found}")
+        yield example.target

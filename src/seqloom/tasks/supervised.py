@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import Batch
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Field, Sequences, SymbolCounts, write_shard
-from seqloom.corpus.doctor import examine, render, to_dict
-from seqloom.corpus.examples import Pair
-from seqloom.corpus.readers import CorpusSettings, corpus_of, describe, fingerprint, read_pairs
+from seqloom.corpus.kinds import KINDS, corpus_of, describe, fingerprint, kind_of, read_pairs
 from seqloom.errors import UserError
 from seqloom.losses import Loss
 from seqloom.parallel import side_by_side, spread
@@ -81,33 +79,38 @@ class Supervised(Network):
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train)}
 
     @classmethod
-    def describe(cls, corpus: CorpusSettings) -> str:
+    def describe(cls, corpus: Any) -> str:
         return describe(corpus)
 
     @classmethod
-    def fingerprint(cls, corpus: CorpusSettings) -> str:
+    def fingerprint(cls, corpus: Any) -> str:
         return fingerprint(corpus)
 
     @classmethod
     def examine(cls, recipe: Any, say: Say, **limits: Any) -> Examined:
-        corpora, unknown = recipe.data.corpora(), None
+        kind = KINDS[kind_of(recipe.data.train)]
+        if kind.has_symbols:
+            limits |= cls._symbols(recipe, say)
+        return Examined(*kind.examine(recipe.data.corpora(), **limits))
+
+    @classmethod
+    def _symbols(cls, recipe: Any, say: Say) -> dict[str, Any]:
+        """What the doctor must know to count unknown symbols."""
         try:
             say("learning the vocabulary to count unknown words …")
             task = cls.learn(recipe, lambda text: None)
-            sides = {"source": task.source, "target": task.target}
-            if not task.target.is_text:
-                limits["max_ratio"] = float("inf")
-            unknown = lambda side, values: sides[side].unknown_rate(values)  # noqa: E731
         except UserError:
             say("… which is not possible: the training data cannot be read (see below)")
-        report = examine(corpora, unknown_rate=unknown, **limits)
-        return Examined(render(report).rstrip(), to_dict(report), report.ok)
+            return {}
+        sides = {"source": task.source, "target": task.target}
+        found: dict[str, Any] = {} if task.target.is_text else {"max_ratio": float("inf")}
+        return found | {"unknown_rate": lambda side, values: sides[side].unknown_rate(values)}
 
     # -- examples as numbers -----------------------------------------------------------------------------------------
 
     def encode(
         self,
-        corpus: CorpusSettings,
+        corpus: Any,
         progress: Callable[[int], None] | None = None,
         *,
         times: int = 1,
@@ -149,7 +152,7 @@ class Supervised(Network):
         raise NotImplementedError
 
     def validate(
-        self, model: Any, pairs: list[Pair], recipe: Any, *, final: bool
+        self, model: Any, pairs: list[Any], recipe: Any, *, final: bool
     ) -> tuple[dict[str, float], list[dict[str, str]]]:
         """Figures besides the loss on some validation examples, and a few answers to read."""
         raise NotImplementedError
@@ -192,12 +195,12 @@ class Supervised(Network):
             yield from found.items()
 
 
-def read_some(corpus: CorpusSettings, most: int) -> list[Pair]:
+def read_some(corpus: Any, most: int) -> list[Any]:
     """At most so many examples, spread over the corpus, always the same ones."""
     return sample_pairs(list(read_pairs(corpus)), most) if most else []
 
 
-def sample_pairs(pairs: Sequence[Pair], most: int) -> list[Pair]:
+def sample_pairs(pairs: Sequence[Any], most: int) -> list[Any]:
     """At most so many pairs, spread over all of them, always the same ones."""
     if len(pairs) <= most:
         return list(pairs)
