@@ -233,6 +233,99 @@ class TagsAnswer:
         return f"<p>{label}{' '.join(parts)}</p>"
 
 
+class NumbersAnswer:
+    """Numbers for one input, in the data's own units: `values` (numbers,), or (steps, channels) of what follows.
+
+    `names` are those of the numbers or channels; `quantiles` has arrays like `values`, where the model learned any.
+    """
+
+    alternatives: Sequence[Any] = ()
+    score = 0.0
+    """Numbers are not ranked."""
+
+    def __init__(
+        self,
+        source: Any,
+        values: Any,
+        names: Sequence[str],
+        trace: Callable[[], Any],
+        quantiles: Mapping[float, Any] | None = None,
+    ) -> None:
+        self.source, self.values, self.names, self._trace = source, values, list(names), trace
+        self.quantiles = dict(quantiles or {})
+
+    def __repr__(self) -> str:
+        return f"NumbersAnswer(values={self.values!r}, names={self.names!r})"
+
+    @property
+    def text(self) -> str:
+        """The numbers; of several channels, each with its name."""
+        rows = self.values.T.tolist() if self.values.ndim == 2 else [[value] for value in self.values.tolist()]
+        written = [" ".join(f"{value:.5g}" for value in row) for row in rows]
+        if len(rows) == 1:
+            return written[0]
+        return "; ".join(f"{name}: {row}" for name, row in zip(self.names, written, strict=True))
+
+    @cached_property
+    def trace(self) -> Any:
+        """What the model showed."""
+        return self._trace()
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"source": plain_source(self.source), "names": self.names, "values": self.values.tolist()}
+        if self.quantiles:
+            found["quantiles"] = {f"{share:g}": values.tolist() for share, values in self.quantiles.items()}
+        return found
+
+
+class StepLabelsAnswer:
+    """A label for each step of a series; `probabilities` (steps, labels) in the order of `names`."""
+
+    alternatives: Sequence[Any] = ()
+
+    def __init__(self, source: Any, names: Sequence[str], probabilities: Any, trace: Callable[[], Any]) -> None:
+        self.source, self.names, self.probabilities, self._trace = source, list(names), probabilities, trace
+
+    def __repr__(self) -> str:
+        return f"StepLabelsAnswer({self.text!r})"
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The likeliest of each step."""
+        return [self.names[place] for place in self.probabilities.argmax(1)]
+
+    @property
+    def spans(self) -> list[tuple[str, int, int]]:
+        """Steps of one label that follow each other: label, first step, the one after the last."""
+        found: list[tuple[str, int, int]] = []
+        for step, label in enumerate(self.labels):
+            if found and found[-1][0] == label:
+                found[-1] = (label, found[-1][1], step + 1)
+            else:
+                found.append((label, step, step + 1))
+        return found
+
+    @property
+    def text(self) -> str:
+        """`WALKING 0-120, SITTING 120-300`"""
+        return ", ".join(f"{label} {start}-{end}" for label, start, end in self.spans)
+
+    @property
+    def score(self) -> float:
+        """The mean log probability of its labels."""
+        best = [max(float(row.max()), sys.float_info.min) for row in self.probabilities]
+        return sum(map(math.log, best)) / max(1, len(best))
+
+    @cached_property
+    def trace(self) -> Any:
+        """What the model showed."""
+        return self._trace()
+
+    def to_dict(self) -> dict[str, Any]:
+        spans = [{"label": label, "start": start, "end": end} for label, start, end in self.spans]
+        return {"source": plain_source(self.source), "labels": self.labels, "spans": spans}
+
+
 def plain_source(source: Any) -> Any:
     """An input as JSON takes it: an array becomes lists."""
     return source.tolist() if hasattr(source, "tolist") else source

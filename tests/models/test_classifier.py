@@ -15,9 +15,10 @@ from seqloom.batches.collate import Batch, collate_sources
 from seqloom.errors import RecipeError
 from seqloom.inspection.trace import Trace
 from seqloom.models import CLASSIFIERS
-from seqloom.models.classifier import Classifier, ClassifierSettings, Pool, pool
+from seqloom.models.classifier import Classifier, ClassifierSettings
 from seqloom.models.encoders import ENCODERS
 from seqloom.models.memory import Memory
+from seqloom.models.pooling import Pool, pool
 from seqloom.nn.cells import CELLS
 from seqloom.nn.masks import length_mask
 from seqloom.nn.plain import use_plain_paths

@@ -109,10 +109,9 @@ class Measured:
 
 
 def _compared(task: type[Task], contestants: Sequence[Contestant], chosen: Chosen) -> Comparison:
-    from seqloom.cli.evaluate import read
     from seqloom.evaluation.comparison import Comparison, Entry
 
-    data = read(chosen.corpora)
+    data = {name: task.read(corpus) for name, corpus in chosen.corpora.items()}
     found: list[tuple[Contestant, Training, Measured | None]] = []
     for number, one in enumerate(contestants, 1):
         measured = _measured(one, data, f"{one.name} ({number} of {len(contestants)})") if one.finished else None

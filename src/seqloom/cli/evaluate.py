@@ -76,7 +76,7 @@ def evaluate(
     corpora = described.corpora(data, test)
     options = apply_overrides({}, overrides)
     how = {name: True for name in ("lowercase", "tokenized") if given[name]}
-    read_data = read(corpora)
+    read_data = {name: described.task.read(corpus) for name, corpus in corpora.items()}
     loaded, why = opened(described, read_data, engine, options)
     if why:
         note(why)
@@ -124,16 +124,6 @@ def without_weights(path: str | Path) -> Model:
     folder = find_model(path)
     config = read_config(folder)
     return Model(folder, find_task(config.get("task"), f"{folder}/config.json"), None, None, config)
-
-
-def read(corpora: Mapping[str, Any]) -> dict[str, Any]:
-    """Examples are read once, however many models are measured on them; other corpora stay as they are."""
-    from seqloom.corpus.kinds import is_corpus, read_pairs
-
-    return {
-        name: list(read_pairs(corpus)) if is_corpus(corpus) else corpus
-        for name, corpus in corpora.items()
-    }
 
 
 def opened(

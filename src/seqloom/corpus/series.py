@@ -42,7 +42,9 @@ class SeriesSettings(Settings):
         None, description="a column of CSV, a key of JSONL or .npz; of .npy a file of a line each; .ts has it last"
     )
     id: str | None = Field(None, description="of CSV: the column that separates series; of JSONL: a key")
-    time: str | None = Field(None, description="of CSV: a column that must not fall within a series and is not learned from")
+    time: str | None = Field(
+        None, description="of CSV: a column that must not fall within a series and is not learned from"
+    )
     missing: Literal["refuse", "interpolate"] = Field(
         "refuse", description="what to do about missing numbers: an error, or a straight line between their neighbours"
     )
@@ -192,7 +194,9 @@ def recordings(settings: SeriesSettings, complain: Complain = refuse, *, before:
         if settings.rows is not None:
             first, end = max(0, settings.rows[0] - before), settings.rows[1]
             if len(values) < end:
-                raise DataError(f"rows: {list(settings.rows)}, but {recording.name} has {len(values):,} steps", recording.path)
+                raise DataError(
+                    f"rows: {list(settings.rows)}, but {recording.name} has {len(values):,} steps", recording.path
+                )
             values = values[first:end]
             target = target[first:end] if isinstance(target, list) else target
         missing = np.isnan(values)
@@ -317,9 +321,7 @@ def _of_groups(found: Iterator[Recording], settings: SeriesSettings, complain: C
             raise UserError(f"{settings.series}: share: {list(settings.share)} of {len(known)} groups is none of them")
     for name, recording in named:
         if name in wanted:
-            yield Recording(
-                recording.values, recording.channels, *recording_place(recording), recording.target, name
-            )
+            yield Recording(recording.values, recording.channels, *recording_place(recording), recording.target, name)
 
 
 def group_of(recording: Recording, settings: SeriesSettings) -> str:
@@ -344,6 +346,7 @@ def shared(names: Sequence[str] | dict[str, None], share: tuple[float, float]) -
 
 def read_examples(settings: SeriesSettings, complain: Complain = refuse) -> Iterator[SeriesExample]:
     """The examples of a corpus: whole recordings, or the pieces they are cut into."""
+    found: Iterator[SeriesExample]
     found = (example for recording in recordings(settings, complain) for example in examples_of(recording, settings))
     if settings.take_every is not None:
         found = itertools.islice(found, settings.take_every - 1, None, settings.take_every)

@@ -90,7 +90,11 @@ def _seen(corpus: SeriesSettings, most: int) -> Seen:
         for example in read_examples(corpus, complain):
             values, place = example.source, f"{example.path}:{example.line}" if example.line else example.path
             seen.shortest = min(seen.shortest or len(values), len(values))
-            seen.count, seen.steps, seen.longest = seen.count + 1, seen.steps + len(values), max(seen.longest, len(values))
+            seen.count, seen.steps, seen.longest = (
+                seen.count + 1,
+                seen.steps + len(values),
+                max(seen.longest, len(values)),
+            )
             seen.widths[values.shape[1]] += 1
             if len(seen.widths) > 1 and seen.widths[values.shape[1]] == 1:
                 first = next(iter(seen.widths))
@@ -160,8 +164,7 @@ def _render(corpora: Mapping[str, SeriesSettings], found: Mapping[str, Seen]) ->
         )
     total = Counter(CHECKS[check] for seen in found.values() for check in seen.totals.elements())
     for name, seen in found.items():
-        for one in seen.findings:
-            lines.append(f"{one['severity']}: {one['check']}: {one['place']}: {one['message']}")
+        lines += [f"{one['severity']}: {one['check']}: {one['place']}: {one['message']}" for one in seen.findings]
         for check, count in seen.totals.items():
             listed = sum(one["check"] == check for one in seen.findings)
             if count > listed:

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from seqloom.corpus.lines import COMPRESSIONS, Complain, explained, expand_path, lines_in, located_lines, opened
+from seqloom.corpus.lines import COMPRESSIONS, Complain, expand_path, explained, lines_in, located_lines, opened
 from seqloom.errors import DataError, did_you_mean
 
 FORMATS = {".ts": "ts", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npy": "npy", ".npz": "npz"}
@@ -190,8 +190,9 @@ def _read_csv(path: str, layout: Layout, complain: Complain) -> Iterator[Recordi
             problem = f"the column {header[place]!r} must hold numbers; found {row[place][:40]!r}"
             complain("columns", DataError(problem, path, line))
             continue
-        if (problem := at.add(line, name, values, {kind: row[place] for kind, place in own.items()})) is not None:
-            complain("columns", DataError(problem, path, line))
+        wrong = at.add(line, name, values, {kind: row[place] for kind, place in own.items()})
+        if wrong is not None:
+            complain("columns", DataError(wrong, path, line))
     if at.begun:
         yield at.finished()
 
@@ -449,4 +450,3 @@ READERS: dict[str, Callable[[str, Layout, Complain], Iterator[Recording]]] = {
     "npy": _read_npy,
     "npz": _read_npz,
 }
-

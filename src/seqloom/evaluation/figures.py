@@ -51,6 +51,8 @@ METRICS = {
         Metric("macro_f1", "macro F1", "higher", 2),
         Metric("weighted_f1", "weighted F1", "higher", 2),
         Metric("calibration_error", "calibration error", "lower", 2),
+        Metric("mse", "MSE", "lower", 4),
+        Metric("mae", "MAE", "lower", 4),
         Metric("add", "3CosAdd", "higher", 2),
         Metric("multiply", "3CosMul", "higher", 2),
         Metric("spearman", "ρ", "higher", 4),

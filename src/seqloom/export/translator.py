@@ -96,6 +96,13 @@ class ExportedTranslation:
         """What a command line names: texts."""
         return list(given)
 
+    @classmethod
+    def read(cls, corpus: CorpusSettings) -> list[Pair]:
+        """The examples of a corpus."""
+        from seqloom.corpus.readers import read_pairs
+
+        return list(read_pairs(corpus))
+
     def size(self, engine: Engine) -> str:
         """How large the model is, in words."""
         return f"{self.parameters:,} parameters"

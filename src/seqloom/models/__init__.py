@@ -12,10 +12,14 @@ from seqloom.models.encoder_decoder import (
     RecurrentTranslatorSettings,
     TransformerTranslatorSettings,
 )
+from seqloom.models.encoder_forecaster import EncoderForecaster, EncoderForecasterSettings
 from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForwardLanguageModelSettings
+from seqloom.models.linear_forecaster import DLinear, DLinearSettings, LinearForecaster, LinearForecasterSettings
 from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings
 from seqloom.models.ngram_lm import NGramLanguageModel
 from seqloom.models.recurrent_lm import RecurrentLanguageModel, RecurrentLanguageModelSettings
+from seqloom.models.regressor import Regressor, RegressorSettings
+from seqloom.models.step_tagger import StepTagger, StepTaggerSettings
 from seqloom.models.tagger import Tagger, TaggerSettings
 from seqloom.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelSettings
 from seqloom.ngrams.settings import NGramSettings
@@ -49,6 +53,20 @@ READERS: Models = {**BIDIRECTIONAL_MODELS, **MASKED_MODELS}
 
 CLASSIFIERS: Models = {
     "classifier": (ClassifierSettings, Classifier),
+}
+
+FORECASTERS: Models = {
+    "dlinear": (DLinearSettings, DLinear),
+    "encoder_forecaster": (EncoderForecasterSettings, EncoderForecaster),
+    "linear_forecaster": (LinearForecasterSettings, LinearForecaster),
+}
+
+REGRESSORS: Models = {
+    "regressor": (RegressorSettings, Regressor),
+}
+
+STEP_TAGGERS: Models = {
+    "step_tagger": (StepTaggerSettings, StepTagger),
 }
 
 TAGGERS: Models = {

@@ -76,6 +76,6 @@ class Classifier(nn.Module):
 
     @torch.no_grad()
     def contributions(self, memory: Memory) -> Tensor:
-        """(rows, labels, time): what each vector adds to each label's logit, so that these and the bias sum up to it."""
+        """(rows, labels, time): what each vector adds to each label's logit; with the bias they sum up to it."""
         values, shares = self.pooling.shares(memory)
         return torch.einsum("rtd,ld->rlt", values * shares, self.output.weight)

@@ -1,4 +1,4 @@
-"""An encoded source as one vector: the mean of its steps, their sum or maximum, the last state, or learned attention."""
+"""An encoded source as one vector: its mean, sum or maximum, the last state, or learned attention."""
 
 from __future__ import annotations
 

@@ -51,7 +51,9 @@ class Scaling:
             found = list(series)
             total = sum(values.size for values in found)
             every = -(-total // MOST_QUARTILE_NUMBERS)
-            low, centre, high = np.quantile(np.concatenate([v[::every] for v in found]).astype(np.float64), (0.25, 0.5, 0.75), 0)
+            low, centre, high = np.quantile(
+                np.concatenate([v[::every] for v in found]).astype(np.float64), (0.25, 0.5, 0.75), 0
+            )
             scale = (high - low) / QUARTILES
         else:
             centre, scale = mean_and_deviation(series)
@@ -126,8 +128,15 @@ class SeriesSource:
         arrays, _ = read_arrays(folder / FILE)
         found = [arrays.get(name) for name in ("centre", "scale")]
         for array in found:
-            if array is None or array.shape != (len(names),) or array.dtype != np.float64 or not np.isfinite(array).all():
-                raise UserError(f"{folder / FILE}: not a number for each of {len(names)} channels; copy the folder again")
+            if (
+                array is None
+                or array.shape != (len(names),)
+                or array.dtype != np.float64
+                or not np.isfinite(array).all()
+            ):
+                raise UserError(
+                    f"{folder / FILE}: not a number for each of {len(names)} channels; copy the folder again"
+                )
         centre, scale = found
         assert centre is not None
         assert scale is not None
@@ -196,7 +205,9 @@ class SeriesSource:
             raise UserError(f"a series is an array of (steps, channels) numbers; got {values.dtype} of {values.shape}")
         if values.shape[1] != len(self.channels):
             listed = ", ".join(self.channels)[:200]
-            raise UserError(f"the model reads {len(self.channels)} channels ({listed}); the series has {values.shape[1]}")
+            raise UserError(
+                f"the model reads {len(self.channels)} channels ({listed}); the series has {values.shape[1]}"
+            )
         if not len(values):
             raise UserError("the series is empty; it needs at least one step")
         values = values.astype(np.float32)
@@ -251,4 +262,3 @@ def channel_names(corpus: SeriesSettings, width: int) -> tuple[str, ...]:
     first = next(iter(recordings(corpus)))
     assert len(first.channels) == width, "every series was looked at"
     return first.channels
-

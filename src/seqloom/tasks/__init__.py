@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 TASKS = {
     "classify": "seqloom.tasks.classify:Classification",
     "embed": "seqloom.tasks.embed:Embedding",
+    "forecast": "seqloom.tasks.forecast:Forecasting",
     "model_bidirectional_language": "seqloom.tasks.model_bidirectional_language:BidirectionalLanguageModelling",
     "model_language": "seqloom.tasks.model_language:LanguageModelling",
     "model_masked_language": "seqloom.tasks.model_masked_language:MaskedLanguageModelling",
+    "regress": "seqloom.tasks.regress:Regression",
     "tag": "seqloom.tasks.tag:Tagging",
+    "tag_steps": "seqloom.tasks.tag_steps:StepTagging",
     "translate": "seqloom.tasks.translate:Translation",
 }
 """Where each task's class is; imported when it is used, since word vectors do without torch."""

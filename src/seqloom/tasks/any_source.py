@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqloom.corpus.kinds import AnyCorpus, kind_of
+from seqloom.corpus.series import SeriesSettings
 from seqloom.settings import Settings
 from seqloom.sources import SOURCES
 from seqloom.sources.series import SeriesSourceSettings
-from seqloom.tasks.base import PairDataSettings
+from seqloom.tasks.base import PairDataSettings, one_or_several
 from seqloom.tasks.supervised import ExampleRecipe, Supervised
 from seqloom.text.settings import TextSettings
 from seqloom.text.tokenizers import Tokenizer
@@ -27,6 +28,22 @@ class AnyDataSettings(PairDataSettings):
     train: AnyCorpus
     valid: AnyCorpus
     test: dict[str, AnyCorpus] = Field(default_factory=dict)
+
+
+class SeriesDataSettings(Settings):
+    """Series to learn from and to be measured on. `test` is one corpus or several by name."""
+
+    train: SeriesSettings
+    valid: SeriesSettings
+    test: dict[str, SeriesSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _test(cls, values: Any) -> Any:
+        return one_or_several(values, lambda test: isinstance(test.get("series"), str))
+
+    def corpora(self) -> dict[str, SeriesSettings]:
+        return {"train": self.train, "valid": self.valid, **self.test}
 
 
 class AnySourceRecipe(ExampleRecipe):
@@ -49,7 +66,9 @@ class AnySourceRecipe(ExampleRecipe):
         else:
             problems += [] if self.text == TEXT else ["text is for texts; the data are series"]
             for name in ("word_dropout", "pretrained"):
-                problems += [f"model.{name} is for texts; the data are series"] if getattr(self.model, name, None) else []
+                problems += (
+                    [f"model.{name} is for texts; the data are series"] if getattr(self.model, name, None) else []
+                )
         if self.training.candidates is not None:
             problems.append("training.candidates is for the choice among many symbols")
         return problems

@@ -73,9 +73,7 @@ class PairDataSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _test(cls, values: Any) -> Any:
-        return one_or_several(
-            values, lambda test: not all(isinstance(v, Mapping | Settings) for v in test.values())
-        )
+        return one_or_several(values, lambda test: not all(isinstance(v, Mapping | Settings) for v in test.values()))
 
     def corpora(self) -> dict[str, CorpusSettings]:
         return {"train": self.train, "valid": self.valid, **self.test}
@@ -160,6 +158,11 @@ class Task:
     def fingerprint(cls, corpus: Any) -> str:
         """A hash of what a corpus holds."""
         raise NotImplementedError
+
+    @classmethod
+    def read(cls, corpus: Any) -> Any:
+        """A corpus as `evaluate` takes it: read once, where several models are measured on the same examples."""
+        return corpus
 
     @classmethod
     def examine(cls, recipe: Any, say: Say, **limits: Any) -> Examined:

@@ -104,7 +104,11 @@ class Classification(AnySource):
 
     def next_steps(self, folder: Path, model: Any) -> list[str]:
         if not self.source.is_text:
-            return [f"seqloom predict {folder} FILE", f"seqloom look {folder} saliency FILE", f"seqloom evaluate {folder}"]
+            return [
+                f"seqloom predict {folder} FILE",
+                f"seqloom look {folder} saliency FILE",
+                f"seqloom evaluate {folder}",
+            ]
         return [
             f'seqloom predict {folder} "some text"',
             f'seqloom look {folder} words "some text"',

@@ -87,6 +87,10 @@ class Supervised(Network):
         return fingerprint(corpus)
 
     @classmethod
+    def read(cls, corpus: Any) -> list[Any]:
+        return list(read_pairs(corpus))
+
+    @classmethod
     def examine(cls, recipe: Any, say: Say, **limits: Any) -> Examined:
         kind = KINDS[kind_of(recipe.data.train)]
         if kind.has_symbols:
