@@ -55,10 +55,9 @@ class StepRecipe(ExampleRecipe):
     decoding: Settings = Settings()
 
     def contradictions(self) -> list[str]:
-        problems = []
-        for name, corpus in self.data.corpora().items():
-            if corpus.label_of != "each" and not corpus.series.endswith(("jsonl", "jsonl.gz", "jsonl.xz")):
-                problems.append(f"data.{name}.label_of must be each: every step keeps its label")
+        named = self.data.corpora().items()
+        short = [name for name, corpus in named if corpus.label_of != "each"]
+        problems = [f"data.{name}.label_of must be each: every step keeps its label" for name in short]
         if self.training.candidates is not None:
             problems.append("training.candidates is for the choice among many symbols")
         return problems
