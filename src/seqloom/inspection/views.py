@@ -8,6 +8,7 @@ from typing import Any
 from seqloom.errors import UserError, one_of
 from seqloom.inspection.attention import AttentionView
 from seqloom.inspection.contexts import ContextsView
+from seqloom.inspection.forecast import ForecastView
 from seqloom.inspection.gates import GatesView
 from seqloom.inspection.gradients import GradientsView
 from seqloom.inspection.heads import HeadsView
@@ -16,6 +17,7 @@ from seqloom.inspection.neighbours import NeighboursView
 from seqloom.inspection.offsets import OffsetsView
 from seqloom.inspection.projection import ProjectionView
 from seqloom.inspection.tags import TagsView, TransitionsView
+from seqloom.inspection.saliency import SaliencyView
 from seqloom.inspection.view import Picture, Progress, View
 from seqloom.inspection.words import WordsView
 from seqloom.settings import check
@@ -25,6 +27,7 @@ VIEWS: dict[str, View] = {
     for view in (
         AttentionView(),
         ContextsView(),
+        ForecastView(),
         GatesView(),
         GradientsView(),
         HeadsView(),
@@ -34,6 +37,7 @@ VIEWS: dict[str, View] = {
         ProjectionView(),
         TagsView(),
         TransitionsView(),
+        SaliencyView(),
         WordsView(),
     )
 }

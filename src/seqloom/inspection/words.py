@@ -228,8 +228,9 @@ class WordsView(View):
         label: str | None = Field(None, description="for which label (default: the one that the model answers)")
 
     def missing(self, model: Any) -> str | None:
-        able = hasattr(model.network, "contributions")
-        return None if able else f"this is for classifiers, not for {model.task.kind}"
+        if not hasattr(model.network, "contributions"):
+            return f"this is for classifiers, not for {model.task.kind}"
+        return None if model.task.source.is_text else "a series has no words; see 'saliency'"
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
         answer = model(inputs[0])

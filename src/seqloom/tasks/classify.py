@@ -24,6 +24,7 @@ from seqloom.evaluation.classification import (
 from seqloom.evaluation.figures import Metric, metrics
 from seqloom.inspection.trace import Trace
 from seqloom.models import CLASSIFIERS
+from seqloom.models.saliency import gradient_times_input, occlusion
 from seqloom.targets.label import LabelTarget
 from seqloom.tasks.any_source import BATCH_TOKENS, AnySource, AnySourceRecipe
 from seqloom.tasks.base import Progress, Say
@@ -192,6 +193,17 @@ class Classification(AnySource):
         with torch.inference_mode():
             model(Batch(self.source.batch([given]), None), trace)
         return trace
+
+    def saliency(
+        self, model: Any, given: Any, label: str, method: str, width: int, callback: Callable[[float], None]
+    ) -> np.ndarray:
+        """(time,): what each step adds to the logit of a label above the mean of all."""
+        if self.source.is_empty(given):
+            raise UserError("there is nothing to look at: give a text")
+        source, number = self.source.batch([given]), self.target.names.index(label)
+        if method == "gradient":
+            return np.asarray(gradient_times_input(model, source, number).sum(1).numpy())
+        return np.asarray(occlusion(model, source, number, width, callback).numpy())
 
 
 def labels_of(corpus: Any) -> Iterator[str]:

@@ -110,11 +110,12 @@ class ForecastRecipe(NetworkRecipe):
 
 
 class Asked(NamedTuple):
-    """A window to look at: what was read, what is forecast, and what followed where that is known."""
+    """A window to look at: what was read, what is forecast, what followed where that is known, and where it begins."""
 
     history: np.ndarray
     answer: NumbersAnswer
     truth: np.ndarray | None
+    start: int
 
 
 class Forecasting(Network):
@@ -326,6 +327,10 @@ class Forecasting(Network):
         trace.add("forecast", answer.values, rows="horizon", columns="channel")
         return trace
 
+    def series_of(self, corpus: SeriesSettings) -> list[np.ndarray]:
+        """The series of a corpus, with as much before its first row as a forecast reads."""
+        return [self.source.array(recording.values) for recording in recordings(corpus, before=self.settings.history)]
+
     def ask(self, model: Any, values: np.ndarray, at: int | None) -> Asked:
         """The forecast that begins at a step of a series; where none is named, so that the truth is known."""
         s, steps = self.settings, len(values)
@@ -335,7 +340,7 @@ class Forecasting(Network):
             raise UserError(f"a forecast can begin at steps {s.history:,} to {steps:,} of this series; got {at:,}")
         [(_, answer)] = self.predict(model, [values[at - s.history : at]], None)
         truth = values[at : at + s.horizon]
-        return Asked(values[at - s.history : at], answer, truth if len(truth) else None)
+        return Asked(values[at - s.history : at], answer, truth if len(truth) else None, at)
 
     def next_steps(self, folder: Path, model: Any) -> list[str]:
         return [f"seqloom evaluate {folder}", f"seqloom look {folder} forecast", f"seqloom predict {folder} FILE"]
