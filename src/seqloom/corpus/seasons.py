@@ -1,4 +1,4 @@
-"""A series that is made: a year of hours with a trend, a day's and a week's season, and noise.
+"""A series that is made: eleven months of hours with a trend, a day's and a week's season, and noise.
 
 Two channels follow each other: `load` has all four parts, `temperature` a day's season and slow weather. The same
 name gives the same numbers everywhere.
@@ -11,7 +11,7 @@ import numpy as np
 PREFIX = "made:"
 NAMES = ("seasons",)
 CHANNELS = ("load", "temperature")
-HOURS = 4000
+HOURS = 8000
 DAY, WEEK = 24, 168
 
 

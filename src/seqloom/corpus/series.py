@@ -379,7 +379,7 @@ def windows(steps: int, settings: SeriesSettings) -> list[tuple[int, int]]:
     stride = settings.stride or settings.window
     found = [(start, start + settings.window) for start in range(0, steps - settings.window + 1, stride)]
     done = found[-1][1] if found else 0
-    if settings.label_of == "each" and done < steps:
+    if settings.label_of == "each" and stride <= settings.window and done < steps:
         found.append((done, steps))
     return found
 
