@@ -92,6 +92,7 @@ WITHOUT_TORCH = (
 NOT_A_TASK = {
     ("cli.main", "embed"): "a verb",
     ("cli.embed", "embed"): "a verb",
+    ("inspection.forecast", "forecast"): "a view",
     ("nn.positions", "embed"): "a method",
     ("settings", "tag"): "pydantic's word for the kind of a section",
     ("export.translator", "translate"): "the task itself, without torch",

@@ -84,7 +84,7 @@ def test_any_text_is_read_or_refused_in_a_sentence(folder: Path, text: str) -> N
                     assert np.isfinite(example.source).all()
             except UserError as error:
                 told = str(error)
-                assert "\n" not in told  # noqa: PT017
+                assert "\n" not in told
 
 
 def test_arrays_with_their_labels(tmp_path: Path) -> None:

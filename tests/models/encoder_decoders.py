@@ -82,6 +82,7 @@ TRANSFORMER: dict[str, dict[str, Any]] = {
 # -- any encoder with any decoder ------------------------------------------------------------------------------------
 
 ENCODER_PARTS: dict[str, dict[str, Any]] = {
+    "convolution": dict(kind="convolution", size=HIDDEN, kernel_size=3, num_layers=2, dropout=0.3),
     "embeddings": dict(kind="embeddings", size=HIDDEN, dropout=0.3),
     "recurrent": dict(kind="recurrent", cell="gru", embedding_size=EMBEDDING, hidden_size=HIDDEN, dropout=0.3),
     "transformer": dict(

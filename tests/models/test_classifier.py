@@ -29,7 +29,7 @@ from seqloom.training.checkpoints import check_fits, load_tensors, model_tensors
 
 SYMBOLS, LABELS = 17, 3
 TEXTS = [[4, 5, 6, 7, 8], [9, 10], [11, 12, 13, 14], []]
-POOLINGS = ("last", "max", "mean", "sum")
+POOLINGS = ("attention", "last", "max", "mean", "sum")
 ENCODER_KINDS: dict[str, dict[str, Any]] = {
     **ENCODER_PARTS,
     **{f"recurrent-{cell}": dict(ENCODER_PARTS["recurrent"], cell=cell, num_layers=2) for cell in CELLS},
@@ -206,7 +206,7 @@ def test_contributions_by_hand() -> None:
 def test_the_last_state_is_of_recurrent_encoders() -> None:
     with pytest.raises(RecipeError, match=r"pooling: last is of recurrent encoders; got encoder\.kind: embeddings"):
         validated(ClassifierSettings, dict(encoder=dict(kind="embeddings"), pooling="last"))
-    with pytest.raises(RecipeError, match=r"pooling must be one of last, max, mean, sum; got 'means'"):
+    with pytest.raises(RecipeError, match=r"pooling must be one of attention, last, max, mean, sum; got 'means'"):
         validated(ClassifierSettings, dict(encoder=dict(kind="embeddings"), pooling="means"))
 
 

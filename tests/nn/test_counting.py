@@ -71,11 +71,13 @@ KINDS |= {
     | dict(weight_drop=0.5, dropout=0.5, dropout_kind="variational", embedding_dropout=0.1),
 }
 PARTS: dict[str, Any] = {
+    "convolution": dict(kind="convolution", size=6, kernel_size=5, num_layers=2),
     "embeddings": dict(kind="embeddings", size=6),
     "recurrent": dict(kind="recurrent", embedding_size=7, hidden_size=10),
     "transformer": dict(kind="transformer", size=12, num_heads=3, feed_forward_size=23, num_layers=1),
 }
 KINDS |= {f"classifier-{name}": dict(kind="classifier", encoder=encoder) for name, encoder in PARTS.items()}
+KINDS["classifier-attention"] = dict(kind="classifier", encoder=PARTS["embeddings"], pooling="attention")
 for _encoder in PARTS:
     for _decoder in ("recurrent", "transformer"):
         KINDS[f"{_encoder}-{_decoder}"] = dict(kind="encoder_decoder", encoder=PARTS[_encoder], decoder=PARTS[_decoder])

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from seqloom.nn.attention import Additive, Multiplicative
 from seqloom.nn.cells import GRU, LSTM, CoupledLSTM, Elman, ElmanSigmoid, PeepholeLSTM
 from seqloom.nn.connections import Dense, Highway
+from seqloom.nn.convolution import Convolution
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.multihead import CrossAttention, SelfAttention
+from seqloom.nn.pooling import AttentionPooling
 from seqloom.nn.positions import Learned, Relative
 from seqloom.nn.transformer import FeedForward
 
@@ -34,6 +36,7 @@ LEGEND = {
     "c": "distance at which relative positions are clipped",
     "h": "size of one head",
     "s": "inputs that lead around so far",
+    "w": "steps that a convolution sees at once",
     "a": "third axis of a tensor",
     "b": "fourth axis of a tensor",
 }
@@ -111,6 +114,11 @@ FORMULAS: dict[type[nn.Module], tuple[Rule, Callable[[Any], Sizes]]] = {
     ),
     Learned: (lambda p, d: p * d, lambda part: {"p": part.max_length, "d": part.table.shape[1]}),
     Relative: (lambda c, h: (2 * c + 1) * h, lambda part: {"c": part.distance, "h": part.table.shape[1]}),
+    Convolution: (
+        lambda w, d: w * d**2 + d,
+        lambda part: {"w": part.weight.shape[2], "d": part.weight.shape[0]},
+    ),
+    AttentionPooling: (lambda d: d**2 + 2 * d, lambda part: {"d": len(part.v)}),
     Highway: (lambda d: d**2 + d, lambda part: {"d": part.gate.in_features}),
     Dense: (
         lambda s, d: (s + 1) * d**2,
