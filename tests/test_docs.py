@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from seqloom.cli.main import VERBS
 from seqloom.corpus.doctor import CHECKS
 from seqloom.corpus.readers import CorpusSettings
+from seqloom.corpus.series import SeriesSettings
+from seqloom.corpus.series_doctor import CHECKS as SERIES_CHECKS
 from seqloom.inspection.views import VIEWS
 from seqloom.models.classifier import ClassifierSettings
 from seqloom.recipe import recipe_from, shipped_recipes
@@ -38,6 +40,11 @@ PLACES = {
     "CorpusSettings": ["Examples"],
     "TaggedDataSettings": ["Examples"],
     "TaggedCorpusSettings": ["Examples"],
+    "AnyDataSettings": ["Examples"],
+    "SeriesDataSettings": ["Series"],
+    "SeriesSettings": ["Series"],
+    "SeriesSourceSettings": ["The section `series`"],
+    "ForecastSettings": ["`forecast`"],
     "TextDataSettings": ["Running text"],
     "PlainTextSettings": ["Running text"],
     "TextSettings": ["`text`"],
@@ -45,6 +52,7 @@ PLACES = {
     "EncoderDecoderSettings": ["`encoder_decoder`"],
     "RecurrentEncoderSettings": ["The `recurrent` encoder"],
     "TransformerEncoderSettings": [LAYERS, "The `transformer` encoder"],
+    "ConvolutionEncoderSettings": ["The `convolution` encoder"],
     "EmbeddingEncoderSettings": ["The `embeddings` encoder"],
     "RecurrentDecoderSettings": ["The `recurrent` decoder"],
     "TransformerDecoderSettings": [LAYERS, "The `transformer` decoder"],
@@ -57,6 +65,11 @@ PLACES = {
     "WholeWordsSettings": ["`text` of `tag`"],
     "TagSettings": ["`tags`"],
     "TaggingTrainingSettings": ["All networks", "Of examples", "Of `tag`"],
+    "StepTaggerSettings": ["`step_tagger`"],
+    "RegressorSettings": ["`regressor`"],
+    "LinearForecasterSettings": ["`linear_forecaster` and `dlinear`"],
+    "DLinearSettings": ["`linear_forecaster` and `dlinear`"],
+    "EncoderForecasterSettings": ["`encoder_forecaster`"],
     "NGramSettings": ["`ngram_lm`"],
     "FeedForwardLanguageModelSettings": ["`feed_forward_lm`"],
     "RecurrentLanguageModelSettings": ["`recurrent_lm`"],
@@ -69,6 +82,9 @@ PLACES = {
     "ContextualSettings": ["`contextual`"],
     "TrainingSettings": ["All networks", "Of examples", "Of `translate`"],
     "ClassificationTrainingSettings": ["All networks", "Of examples", "Of `classify`"],
+    "RegressionTrainingSettings": ["All networks", "Of examples", "Of `regress`"],
+    "StepTrainingSettings": ["All networks", "Of examples", "Of `tag_steps`"],
+    "ForecastTrainingSettings": ["All networks", "Of `forecast`"],
     "LanguageTrainingSettings": ["All networks", "Of running text", "Of `model_language`"],
     "MaskedTrainingSettings": ["All networks", "Of running text", "Of `model_masked_language`"],
     "BidirectionalTrainingSettings": ["All networks", "Of running text", "Of `model_bidirectional_language`"],
@@ -203,6 +219,8 @@ def test_every_check_of_the_data_doctor_has_a_row_with_its_severity() -> None:
     assert [
         name for name, (severity, _) in CHECKS.items() if f"\n| {name} | {severity} |" not in PAGES["docs/data.md"]
     ] == []
+    rows = PAGES["docs/data.md"]
+    assert [name for name, severity in SERIES_CHECKS.items() if f"\n| {name} | {severity} |" not in rows] == []
 
 
 def test_every_shipped_recipe_is_named_where_recipes_are_documented() -> None:
@@ -273,7 +291,7 @@ def test_yaml_snippets_are_what_a_recipe_takes(name: str, text: str) -> None:
     assert isinstance(values, Mapping), name
     if set(values) <= {"train", "valid", "test"}:
         for corpus in values.values():
-            CorpusSettings.model_validate(corpus)
+            (SeriesSettings if "series" in corpus else CorpusSettings).model_validate(corpus)
     if {"data", "model"} <= set(values) and "extends" not in values:
         recipe_from(values, name)
 

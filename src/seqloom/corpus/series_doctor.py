@@ -26,7 +26,6 @@ CHECKS = {
     "json": "error",
     "missing": "error",
     "channels": "error",
-    "no target": "error",
     "groups": "warning",
     "leakage": "warning",
     "new label": "warning",

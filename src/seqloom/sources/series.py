@@ -231,7 +231,10 @@ class SeriesSource:
         """A file, to be read as the training file was, but for what it need not have: answers and times."""
         corpus = corpus_of([path], self.reading)
         known = {"channels": self.channels} if format_of(expand_path(path)) == "csv" else {}
-        return corpus.model_copy(update={**dict.fromkeys(("target", "time", "split_by", "split_pattern")), **known})
+        gone = ["target", "time", "split_by", "split_pattern"]
+        if self.reading.label_of == "each":  # steps that have their own labels need no pieces
+            gone += ["window", "stride"]
+        return corpus.model_copy(update={**dict.fromkeys(gone), **known})
 
     def inputs(self, given: Sequence[str]) -> list[np.ndarray]:
         """What a command line names: files with one series or more, or one written as JSON."""
