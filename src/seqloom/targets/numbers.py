@@ -69,7 +69,7 @@ class NumbersTarget:
     @classmethod
     def load(cls, folder: Path) -> NumbersTarget:
         found = read_json(folder / FILE)
-        rows = [found.get(name) for name in ("mean", "deviation")] if isinstance(found, dict) else []
+        rows: list[Any] = [found.get(name) for name in ("mean", "deviation")] if isinstance(found, dict) else []
         sound = len(rows) == 2 and all(isinstance(row, list) and row and all(map(_is_number, row)) for row in rows)
         if not sound or len(rows[0]) != len(rows[1]) or min(rows[1]) <= 0:
             raise UserError(f"{folder / FILE}: no means and deviations; copy the whole model folder again")
@@ -82,7 +82,7 @@ class NumbersTarget:
         return json.dumps([self.mean, self.deviation])
 
     def fields(self) -> dict[str, Field]:
-        return {"numbers": Field(self.scaled, depth=0, width=len(self))}
+        return {"numbers": Field(lambda targets: list(self.scaled(targets)), depth=0, width=len(self))}
 
     def scaled(self, targets: Sequence[str]) -> np.ndarray:
         """(targets, numbers)"""
