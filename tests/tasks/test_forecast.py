@@ -34,7 +34,7 @@ def recipe(path: Path | str, model: dict[str, Any], forecast: dict[str, Any] | N
             "batch_windows": 16,
             "learning_rate": 1e-2,
             "validate_every": 50,
-            "threads": 1,
+            "workers": 1,
             **training,
         },
     }

@@ -16,7 +16,7 @@ from seqloom.model import Model
 from seqloom.recipe import load_recipe
 
 CONVOLUTION = {"kind": "convolution", "size": 8, "kernel_size": 3, "num_layers": 2, "dropout": 0.0}
-TRAINING = {"steps": 80, "batch_tokens": 200, "learning_rate": 1e-2, "validate_every": 40, "threads": 1, "samples": 0}
+TRAINING = {"steps": 80, "batch_tokens": 200, "learning_rate": 1e-2, "validate_every": 40, "workers": 1, "samples": 0}
 
 
 @pytest.fixture(scope="module")

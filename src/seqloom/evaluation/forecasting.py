@@ -85,8 +85,8 @@ def find_period(values: np.ndarray, longest: int) -> int | None:
 class Errors:
     """Sums of squared and absolute errors, by channel."""
 
-    squares: np.ndarray | float = 0.0
-    absolute: np.ndarray | float = 0.0
+    squares: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    absolute: np.ndarray = field(default_factory=lambda: np.zeros(1))
     count: int = 0  # numbers of each channel
 
     def add(self, made: np.ndarray, target: np.ndarray) -> None:
@@ -102,6 +102,16 @@ class Errors:
             "mse": float(np.mean(self.squares) / self.count),
             "mae": float(np.mean(self.absolute) / self.count),
         }
+
+
+def total(parts: Sequence[Errors]) -> Errors:
+    """The sums of several parts, in their order."""
+    found = Errors()
+    for part in parts:
+        found.squares = found.squares + part.squares
+        found.absolute = found.absolute + part.absolute
+        found.count += part.count
+    return found
 
 
 def measured(

@@ -31,11 +31,13 @@ from seqloom.evaluation.forecasting import (
     last_value,
     measured,
     seasonal,
+    total,
 )
 from seqloom.inspection.trace import Trace
 from seqloom.losses import Loss
 from seqloom.models import FORECASTERS
 from seqloom.models.forecaster import forecast
+from seqloom.parallel import spread
 from seqloom.settings import Settings, validated
 from seqloom.sources.series import SeriesSource, SeriesSourceSettings
 from seqloom.tasks.any_source import SeriesDataSettings
@@ -81,6 +83,10 @@ class ForecastTrainingSettings(FittingSettings):
     metric: Literal["loss", "mse", "mae"] = Field(
         "mse", description="decides which weights are kept and when to stop early"
     )
+
+    @property
+    def num_shards(self) -> int:
+        return min(self.batch_windows, super().num_shards)
 
 
 class ForecastRecipe(NetworkRecipe):
@@ -285,14 +291,14 @@ class Forecasting(Network):
         **how: Any,
     ) -> ForecastReport:
         """Errors over all windows on scaled values, as the literature reports them."""
-        windows, errors, inside, total = self.windows(data), Errors(), 0, 0
+        windows, errors, inside, numbers = self.windows(data), Errors(), 0, 0
         for history, target in self.batches(windows, progress):
             with torch.inference_mode():
                 made = forecast(model, torch.from_numpy(np.ascontiguousarray(history)))
             errors.add(self.point(made), target)
             if self.settings.quantiles:
                 low, high = made.amin(-1).numpy(), made.amax(-1).numpy()
-                inside, total = inside + int(((target >= low) & (target <= high)).sum()), total + target.size
+                inside, numbers = inside + int(((target >= low) & (target <= high)).sum()), numbers + target.size
         own = errors.absolute / errors.count * self.source.scaling.scale
         return ForecastReport(
             name,
@@ -300,7 +306,7 @@ class Forecasting(Network):
             self.settings.horizon,
             errors.figures,
             dict(zip(self.source.channels, own.tolist(), strict=True)),
-            100.0 * inside / total if total else None,
+            100.0 * inside / numbers if numbers else None,
             self.settings.quantiles,
         )
 
@@ -381,18 +387,17 @@ class ForecastWork:
     def restored(self, model: nn.Module, tensors: list[Tensor]) -> None:
         assert not tensors, "windows stand for themselves"
 
-    def fits_threads(self, model: nn.Module) -> bool:
-        return False
-
     def validate(self, model: Any, *, final: bool = False) -> Validation:
-        errors, total, count = Errors(), 0.0, 0
-        with torch.inference_mode():
-            for numbers in self.valid.in_order(AT_ONCE):
-                batch = self.valid.batch(numbers)
-                total += float(self.loss(model, batch).nll)
-                count += batch.num_tokens
+        def measure(numbers: np.ndarray) -> tuple[float, int, list[float], list[float], int]:
+            batch, errors = self.valid.batch(numbers), Errors()
+            with torch.inference_mode():
+                loss = float(self.loss(model, batch).nll)
                 errors.add(self.task.point(forecast(model, batch.values)), batch.targets.numpy())
-        return Validation({"loss": total / count, **errors.figures}, [])
+            return loss, batch.num_tokens, errors.squares.tolist(), errors.absolute.tolist(), errors.count
+
+        losses, counts, *parts = zip(*spread(measure, list(self.valid.in_order(AT_ONCE))), strict=True)
+        errors = [Errors(np.array(a), np.array(b), count) for a, b, count in zip(*parts, strict=True)]
+        return Validation({"loss": sum(losses) / sum(counts), **total(errors).figures}, [])
 
     def overview(self) -> str:
         return (
