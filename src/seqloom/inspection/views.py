@@ -16,8 +16,8 @@ from seqloom.inspection.lengths import LengthsView
 from seqloom.inspection.neighbours import NeighboursView
 from seqloom.inspection.offsets import OffsetsView
 from seqloom.inspection.projection import ProjectionView
-from seqloom.inspection.tags import TagsView, TransitionsView
 from seqloom.inspection.saliency import SaliencyView
+from seqloom.inspection.tags import TagsView, TransitionsView
 from seqloom.inspection.view import Picture, Progress, View
 from seqloom.inspection.words import WordsView
 from seqloom.settings import check
