@@ -191,7 +191,7 @@ def test_its_data_is_examined(data: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_contradictions_are_named(data: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match=r"text\.dropout is for translation; a classifier reads a text in one way"):
+    with pytest.raises(RecipeError, match=r"text\.dropout is for translation; here a text is read in one way"):
         load_recipe(recipe(data) | {"text": {"dropout": 0.1}})
     with pytest.raises(RecipeError, match=r"pooling: last is of recurrent encoders; got encoder\.kind: transformer"):
         load_recipe(recipe(data, "transformer", {"pooling": "last"}))
@@ -205,7 +205,7 @@ def test_contradictions_are_named(data: dict[str, Any]) -> None:
         load_recipe(unknown)
     del unknown["model"]["encoder"]["kind"]
     with pytest.raises(
-        RecipeError, match=r"model\.encoder\.kind is missing; it is one of embeddings, recurrent, transf"
+        RecipeError, match=r"model\.encoder\.kind is missing; it is one of convolution, embeddings, recurrent, transf"
     ):
         load_recipe(unknown)
     unknown["model"]["encoder"] = {"kind": "embeddings", "sise": 3}

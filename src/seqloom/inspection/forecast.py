@@ -62,7 +62,7 @@ def draw_forecast(found: Forecast, path: str | Path | None = None, *, width: int
     paint = partial(_paint, found)
     names = list(found.channels) if len(found.channels) > 1 else [""]
     caption = found.caption()
-    return str(panels(names, paint, path, title=title, caption=caption, xlabel="step", right=words))
+    return str(panels(names, paint, path, title=title, caption=caption, xlabel="step", words=words))
 
 
 def _paint(found: Forecast, axes: Any, channel: int) -> None:

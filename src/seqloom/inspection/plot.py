@@ -42,24 +42,28 @@ def panels(
     caption: str,
     xlabel: str,
     height: float | None = None,
-    right: Sequence[tuple[str, str]] = (),
+    words: Sequence[tuple[str, str]] = (),
+    below: float = BOTTOM,
 ) -> Path:
-    """One panel for each name, drawn by `paint(axes, number)`; `right` are words in colours above the first panel."""
+    """One panel for each name, drawn by `paint(axes, number)`.
+
+    `words` stand in colours above the first panel; `below` are the inches that the labels below the last one need.
+    """
     target = checked_path(path)
     with look():
         tall = height if height is not None else (2.6 if len(names) == 1 else max(0.7, 4.2 / len(names)))
         content = LEFT + WIDTH
         heading, notes = Heading(title, content), Notes(caption, content)
-        legend = 0.28 if right else 0.0
+        legend = 0.28 if words else 0.0
         inner = len(names) * tall + (len(names) - 1) * GAP
         width = max(content, heading.width, notes.width) + 2 * MARGIN
-        page_height = heading.height + legend + 0.1 + inner + BOTTOM + notes.height + 2 * MARGIN
+        page_height = heading.height + legend + 0.1 + inner + below + notes.height + 2 * MARGIN
         page = figure(width, page_height)
         heading.write(page)
         notes.write(page)
         top = page_height - MARGIN - heading.height
         x = MARGIN + LEFT
-        for word, colour in right:
+        for word, colour in words:
             page.text(x / width, (top - 0.06) / page_height, word, fontsize=LABEL, color=colour, va="top")
             x += text_size(word, LABEL)[0] + 0.22
         for number, name in enumerate(names):

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from seqloom.errors import UserError, one_of
-from seqloom.inspection.page import INK
+from seqloom.inspection.page import INK, SMALL, look, text_size
 from seqloom.inspection.plot import blocks, columns_of, panels
 from seqloom.inspection.terminal import DIVERGING, display_width, painted, shade_of, shorten, shown
 from seqloom.inspection.trace import plain
@@ -23,7 +23,7 @@ MOST_CHANNELS = 9
 Method = Literal["gradient", "occlusion"]
 SAYS = {
     "gradient": "gradient × input: how far a step's value moves the logit of the label above the mean of all labels",
-    "occlusion": "occlusion: how far that logit falls when the steps around one are replaced by the channel's mean",
+    "occlusion": "occlusion: how far that logit falls when the steps around one are hidden",
 }
 
 
@@ -60,16 +60,22 @@ def draw_saliency(
     channels = [f"channel {name}" if name.isdecimal() else name for name in found.channels[:MOST_CHANNELS]]
     names = ["saliency", *channels]
     paint = partial(_paint, found)
-    return str(panels(names, paint, path, title=found.heading(), caption=caption, xlabel="step"))
+    if found.read is not None:
+        return str(panels(names, paint, path, title=found.heading(), caption=caption, xlabel="step"))
+    with look():
+        below = 0.3 + 0.87 * max(text_size(shown(label), SMALL)[0] for label in found.labels)  # they lean by 60 degrees
+    return str(panels(names, paint, path, title=found.heading(), caption=caption, xlabel="", below=below))
 
 
 def _paint(found: Saliency, axes: Any, number: int) -> None:
     steps = np.arange(len(found.values))
     if number == 0:
         colours = [DIVERGING[-2] if value >= 0 else DIVERGING[1] for value in found.values]
-        axes.bar(steps, found.values, width=1.0, color=colours, linewidth=0)
+        axes.bar(steps, found.values, width=1.0 if found.read is not None else 0.7, color=colours, linewidth=0)
         axes.axhline(0.0, color=INK, linewidth=0.6)
-        axes.set_ylim(-1.05 * found.high, 1.05 * found.high)
+        axes.set_ylim(
+            1.05 * min(-0.1 * found.high, found.values.min()), 1.05 * max(0.1 * found.high, found.values.max())
+        )
         if found.read is None:
             axes.set_xticks(steps, [shown(label) for label in found.labels], rotation=60, ha="right")
     else:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from seqloom.corpus.kinds import AnyCorpus, kind_of
 from seqloom.corpus.series import SeriesSettings
 from seqloom.settings import Settings
 from seqloom.sources import SOURCES
 from seqloom.sources.series import SeriesSourceSettings
-from seqloom.tasks.base import PairDataSettings, one_or_several
+from seqloom.tasks.base import PairDataSettings
 from seqloom.tasks.supervised import ExampleRecipe, Supervised
 from seqloom.text.settings import TextSettings
 from seqloom.text.tokenizers import Tokenizer
@@ -30,20 +30,12 @@ class AnyDataSettings(PairDataSettings):
     test: dict[str, AnyCorpus] = Field(default_factory=dict)
 
 
-class SeriesDataSettings(Settings):
-    """Series to learn from and to be measured on. `test` is one corpus or several by name."""
+class SeriesDataSettings(PairDataSettings):
+    """Where series come from."""
 
-    train: SeriesSettings
-    valid: SeriesSettings
-    test: dict[str, SeriesSettings] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _test(cls, values: Any) -> Any:
-        return one_or_several(values, lambda test: isinstance(test.get("series"), str))
-
-    def corpora(self) -> dict[str, SeriesSettings]:
-        return {"train": self.train, "valid": self.valid, **self.test}
+    train: SeriesSettings  # type: ignore[assignment]
+    valid: SeriesSettings  # type: ignore[assignment]
+    test: dict[str, SeriesSettings] = Field(default_factory=dict)  # type: ignore[assignment]
 
 
 class AnySourceRecipe(ExampleRecipe):
@@ -61,7 +53,9 @@ class AnySourceRecipe(ExampleRecipe):
                 where = name if name in ("train", "valid") else f"test.{name}"
                 problems.append(f"data.{where} has {kind_of(corpus)}, but data.train has {kind}")
         if kind == "text":
-            problems += [] if not self.text.dropout else ["text.dropout is for translation"]
+            problems += (
+                [] if not self.text.dropout else ["text.dropout is for translation; here a text is read in one way"]
+            )
             problems += [] if not getattr(self.model, "noise", 0.0) else ["model.noise is for series"]
         else:
             problems += [] if self.text == TEXT else ["text is for texts; the data are series"]
