@@ -75,7 +75,7 @@ class PairDataSettings(Settings):
     def _test(cls, values: Any) -> Any:
         return one_or_several(values, lambda test: not all(isinstance(v, Mapping | Settings) for v in test.values()))
 
-    def corpora(self) -> dict[str, CorpusSettings]:
+    def corpora(self) -> dict[str, Any]:
         return {"train": self.train, "valid": self.valid, **self.test}
 
 

@@ -49,7 +49,7 @@ class StepTrainingSettings(ExampleTrainingSettings):
 class StepRecipe(ExampleRecipe):
     """Series with a label for each step."""
 
-    data: SeriesDataSettings  # type: ignore[assignment]
+    data: SeriesDataSettings
     series: SeriesSourceSettings = SeriesSourceSettings()
     training: StepTrainingSettings
     decoding: Settings = Settings()
