@@ -135,3 +135,31 @@ def test_examples_without_one_label_are_named(folder: Path, tmp_path: Path) -> N
     values = recipe(folder, "regress", "label", {"kind": "regressor"})
     with pytest.raises(UserError, match="the target must be a number, or several with spaces between; found 'up'"):
         seqloom.train(values, tmp_path / "other")
+
+
+def test_pieces_are_for_labels_and_not_for_steps_that_have_their_own(folder: Path, tmp_path: Path) -> None:
+    """A model that labels steps answers a whole recording, however its training was cut."""
+    values = recipe(folder, "tag_steps", "tags", {"kind": "step_tagger"}, label_of="each", window=5)
+    model = seqloom.train(values | {"training": TRAINING | {"steps": 2, "validate_every": 2}}, tmp_path / "run")
+    answers = model.predict(model.task.inputs([str(folder / "test.jsonl")]))
+    assert len(answers) == 20
+    assert {len(answer.labels) for answer in answers} <= set(range(10, 16))
+
+
+def test_words_of_a_text_have_saliency_too(tmp_path: Path) -> None:
+    texts = [("good film", "good"), ("bad film", "bad")] * 30
+    (tmp_path / "x.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in texts))
+    corpus = {"file": str(tmp_path / "x.tsv")}
+    values = {
+        "task": "classify",
+        "data": {"train": corpus, "valid": corpus},
+        "model": {"kind": "classifier", "encoder": {"kind": "embeddings", "size": 8}},
+        "training": TRAINING,
+    }
+    model = seqloom.train(values, tmp_path / "run")
+    for method in ("gradient", "occlusion"):
+        found = model.look("saliency", "good film", method=method, width=1).to_dict()
+        assert found["steps"][:2] == ["good", "film"]
+        assert found["saliency"][0] > 5 * abs(found["saliency"][1])
+    pytest.importorskip("matplotlib")
+    assert "film" in model.look("saliency", "good film").save(tmp_path / "x.svg").read_text()
