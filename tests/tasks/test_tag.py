@@ -60,7 +60,6 @@ def recipe(data: dict[str, Any], model: dict[str, Any] | None = None, tags: str 
             "batch_tokens": 200,
             "learning_rate": 0.02,
             "validate_every": 15,
-            "threads": 1,
             "metric": "f1",
             **training,
         },

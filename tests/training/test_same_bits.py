@@ -64,6 +64,13 @@ def stream_recipe(**training: Any) -> dict[str, Any]:
     }
 
 
+def masked_recipe(**training: Any) -> dict[str, Any]:
+    """Which symbols are hidden is drawn too."""
+    sizes = {"size": 8, "num_layers": 1, "num_heads": 2, "feed_forward_size": 12, "context": 30}
+    recipe = stream_recipe(batching="sentences", **training)
+    return {**recipe, "task": "model_masked_language", "model": {"kind": "masked_lm", **sizes}}
+
+
 HOW = {
     "usual": (tiny_recipe, {}),
     "transformer": (transformer_recipe, {}),
@@ -77,6 +84,7 @@ HOW = {
     "muon": (transformer_recipe, {"optimizer": "muon"}),
     "few rows": (tiny_recipe, {"batch_tokens": 12, "accumulate": 1, "max_length": 12}),
     "stream": (stream_recipe, {}),
+    "masked": (masked_recipe, {}),
 }
 
 

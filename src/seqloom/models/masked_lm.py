@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.batches.running import TextBatch
 from seqloom.models.settings import TextVectorsSettings, TransformerSettings
+from seqloom.nn.drawing import own_generator
 from seqloom.nn.embeddings import SymbolEmbedding
 from seqloom.nn.masks import length_mask
 from seqloom.text.special import EOS_ID, PAD_ID, SPECIAL
@@ -38,8 +39,9 @@ def hide(
         candidates: (rows, time), True where a symbol may be chosen.
         share: of the candidates that is chosen, each by itself.
         num_symbols: of the vocabulary.
-        generator: of the draws; torch's own if None.
+        generator: of the draws; what this thread draws from if None.
     """
+    generator = own_generator() if generator is None else generator
     chosen = (torch.rand(symbols.shape, generator=generator) < share) & candidates
     fate = torch.rand(symbols.shape, generator=generator)
     others = torch.randint(len(SPECIAL), num_symbols, symbols.shape, generator=generator)
