@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args
 
@@ -185,6 +185,7 @@ class CorpusSettings(Settings):
 
 
 Corpus = TypeVar("Corpus", bound=CorpusSettings)
+Made = TypeVar("Made")
 
 
 def corpus_of(
@@ -355,18 +356,26 @@ def _read_labelled(path: str, complain: Complain) -> Iterator[Located]:
 
 
 def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Iterator[Located]:
+    def sides(values: dict[str, Any]) -> list[str]:
+        return [side.join(json_text(values, str(key)) for key in side.columns) for side in keys]
+
+    for number, (source, target) in json_rows(path, sides, complain):
+        yield Located(path, number, Pair(source, target))
+
+
+def json_rows(path: str, convert: Callable[[dict[str, Any]], Made], complain: Complain) -> Iterator[tuple[int, Made]]:
+    """The lines of a JSONL file with what was made of their objects; `convert` raises ValueError where one is wrong."""
     empty = True
     for number, text, sound in located_lines(path, complain):
         empty = False
         if not sound:
             continue
         try:
-            values = json_object(text)
-            source, target = (side.join(json_text(values, str(key)) for key in side.columns) for side in keys)
+            found = convert(_json_object(text))
         except ValueError as error:
             complain("json", DataError(str(error), path, number))
             continue
-        yield Located(path, number, Pair(source, target))
+        yield number, found
     if empty:
         raise DataError("the file is empty", path)
 
@@ -374,8 +383,7 @@ def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Itera
 _JSON_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
-def json_object(text: str) -> dict[str, Any]:
-    """A line of a JSONL file."""
+def _json_object(text: str) -> dict[str, Any]:
     if not text.strip():
         raise ValueError("expected a JSON object, found an empty line")
     try:

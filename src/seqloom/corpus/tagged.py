@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from seqloom.corpus.examples import Pair, TagsAndLabel
 from seqloom.corpus.lines import Complain, expand_path, located_lines
-from seqloom.corpus.readers import FORMATS, CorpusSettings, Located, files, json_object, json_text, json_texts
+from seqloom.corpus.readers import FORMATS, CorpusSettings, Located, files, json_rows, json_text, json_texts
 from seqloom.errors import DataError
 
 DOCUMENT = "-DOCSTART-"
@@ -117,22 +117,13 @@ def _labelled(one: Located, label: str, path: str, line: int, complain: Complain
 
 
 def _read_lists(path: str, words: str, tags: str, label: str | None, complain: Complain) -> Iterator[Located]:
-    empty = True
-    for number, text, sound in located_lines(path, complain):
-        empty = False
-        if not sound:
-            continue
-        try:
-            values = json_object(text)
-            pair = Pair(json_texts(values, words), json_texts(values, tags))
-            name = None if label is None else json_text(values, label).strip()
-        except ValueError as error:
-            complain("json", DataError(str(error), path, number))
-            continue
+    def parts(values: dict[str, Any]) -> tuple[Pair, str | None]:
+        name = None if label is None else json_text(values, label).strip()
+        return Pair(json_texts(values, words), json_texts(values, tags)), name
+
+    for number, (pair, name) in json_rows(path, parts, complain):
         for one in _checked(Located(path, number, pair), complain):
             yield from [one] if name is None else _labelled(one, name, path, number, complain)
-    if empty:
-        raise DataError("the file is empty", path)
 
 
 Line = tuple[int, str]

@@ -28,7 +28,7 @@ from seqloom.models.saliency import gradient_times_input, occlusion
 from seqloom.targets.label import LabelTarget
 from seqloom.tasks.any_source import BATCH_TOKENS, AnySource, AnySourceRecipe
 from seqloom.tasks.base import Progress, Say
-from seqloom.tasks.supervised import Compute, Examples
+from seqloom.tasks.supervised import Compute, Examples, counted, read_examples
 from seqloom.training.settings import ExampleTrainingSettings
 
 
@@ -151,15 +151,8 @@ class Classification(AnySource):
         **how: Any,
     ) -> ClassificationReport:
         """Accuracy and its kin, beside the majority class and a simple method of the source."""
-        pairs = list(read_pairs(data)) if is_corpus(data) else list(data)
-        if not pairs:
-            raise UserError(f"{name}: there is no example in it")
-
-        def heard(done: int) -> None:
-            if progress is not None:
-                progress(done / len(pairs), f"{done:,} of {len(pairs):,}")
-
-        found = dict(self.predict(model, [pair.source for pair in pairs], options, heard))
+        pairs = read_examples(data, name)
+        found = dict(self.predict(model, [pair.source for pair in pairs], options, counted(progress, len(pairs))))
         answers = [found[index] for index in range(len(pairs))]
         return classification_report(
             name,
@@ -172,7 +165,7 @@ class Classification(AnySource):
     def baselines(self, recipe: Any, data: Any) -> dict[str, dict[str, float | str]]:
         """The most frequent label, and a simple method that fits the source, learned from the same training data."""
         train = list(read_pairs(recipe.data.train))
-        pairs = list(read_pairs(data)) if is_corpus(data) else list(data)
+        pairs = read_examples(data, "the data")
         labels, gold = [pair.target for pair in train], [pair.target for pair in pairs]
         asked = [pair.source for pair in pairs]
         name, predicted = self.source.baseline([pair.source for pair in train], labels, asked)

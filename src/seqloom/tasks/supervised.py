@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from seqloom.batches.collate import Batch
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Field, Sequences, SymbolCounts, write_shard
-from seqloom.corpus.kinds import KINDS, corpus_of, describe, fingerprint, kind_of, read_pairs
+from seqloom.corpus.kinds import corpus_of, describe, fingerprint, is_corpus, kind_of, KINDS, read_pairs
 from seqloom.errors import UserError
 from seqloom.losses import Loss
 from seqloom.parallel import side_by_side, spread
-from seqloom.tasks.base import Examined, PairDataSettings, Say
+from seqloom.tasks.base import Examined, PairDataSettings, Progress, Say
 from seqloom.tasks.network import Network, NetworkRecipe
 from seqloom.training.loop import Validation
 from seqloom.training.settings import ExampleTrainingSettings
@@ -202,6 +202,24 @@ class Supervised(Network):
 def read_some(corpus: Any, most: int) -> list[Any]:
     """At most so many examples, spread over the corpus, always the same ones."""
     return sample_pairs(list(read_pairs(corpus)), most) if most else []
+
+
+def read_examples(data: Any, name: str) -> list[Any]:
+    """A corpus, or examples that were read before; there must be some."""
+    pairs = list(read_pairs(data)) if is_corpus(data) else list(data)
+    if not pairs:
+        raise UserError(f"{name}: there is no example in it")
+    return pairs
+
+
+def counted(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Tells how many of all examples are answered, as an evaluation does."""
+
+    def heard(done: int) -> None:
+        if progress is not None:
+            progress(done / total, f"{done:,} of {total:,}")
+
+    return heard
 
 
 def sample_pairs(pairs: Sequence[Any], most: int) -> list[Any]:

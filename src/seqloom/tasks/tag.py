@@ -35,7 +35,7 @@ from seqloom.settings import Settings
 from seqloom.sources.words import WordSource
 from seqloom.targets.tags import TagSettings, TagTarget, label_of, tag_loss, tags_of
 from seqloom.tasks.base import PairDataSettings, Progress, Say
-from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised
+from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised, counted, read_examples
 from seqloom.text.whole_words import WholeWords, WholeWordsSettings
 from seqloom.training.settings import ExampleTrainingSettings
 
@@ -258,15 +258,8 @@ class Tagging(Supervised):
         **how: Any,
     ) -> TaggingReport:
         """F1 of spans, accuracy of words, and what is confused."""
-        pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
-        if not pairs:
-            raise UserError(f"{name}: there is no example in it")
-
-        def heard(done: int) -> None:
-            if progress is not None:
-                progress(done / len(pairs), f"{done:,} of {len(pairs):,}")
-
-        answers = self._answers(model, pairs, heard)
+        pairs = read_examples(data, name)
+        answers = self._answers(model, pairs, counted(progress, len(pairs)))
         words, tags = [pair.source for pair in pairs], [answer.tags for answer in answers]
         labels, answered = self._labels(pairs, answers)
         spans = self.target.has_spans
@@ -275,7 +268,7 @@ class Tagging(Supervised):
     def baselines(self, recipe: Any, data: CorpusSettings | Sequence[Pair]) -> dict[str, dict[str, float]]:
         """The most frequent tag of each word, learned from the same training data."""
         train = list(read_pairs(recipe.data.train))
-        pairs = list(read_pairs(data)) if isinstance(data, CorpusSettings) else list(data)
+        pairs = read_examples(data, "the data")
         seen = zip((pair.source for pair in train), self._gold(train), strict=True)
         words, gold = [pair.source for pair in pairs], self._gold(pairs)
         found = frequent_tag_baseline(seen, words, gold, spans=self.target.has_spans)
