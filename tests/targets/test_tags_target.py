@@ -95,7 +95,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         {**good, "scheme": "x"},
         {**good, "given": 3},
         {"names": []},
-        {**good, "labelled": True},
     ):
         (tmp_path / "tags.json").write_text(json.dumps(wrong))
         with pytest.raises(UserError, match=r"tags\.json: not a list of different tags"):
