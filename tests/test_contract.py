@@ -188,6 +188,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     ),
     **{f"tagger of {encoder}": tagger(EACH_ENCODER[encoder], "bioes") for encoder in EACH_ENCODER},
     "tagger with labels": tagger(EACH_ENCODER["transformer"], label="kind"),
+    "tagger of turns": tagger(EACH_ENCODER["recurrent"], turns={**EACH_ENCODER["embeddings"]}),
     "tagger, softmax": tagger(EACH_ENCODER["recurrent"], output="softmax", word_dropout=0.2),
     **{
         f"tagger, letters by {kind}": tagger(EACH_ENCODER["recurrent"], characters={"kind": kind, "size": 2})

@@ -185,7 +185,8 @@ class TagsAnswer:
     @property
     def text(self) -> str:
         """word/TAG for each word; after the label, where there is one, and a tab."""
-        tagged = " ".join(f"{token}/{tag}" for token, tag in zip(self.tokens, self.tags, strict=True))
+        between = "\t" if any(" " in token for token in self.tokens) else " "  # turns of a conversation
+        tagged = between.join(f"{token}/{tag}" for token, tag in zip(self.tokens, self.tags, strict=True))
         return tagged if self.label is None else f"{self.label}\t{tagged}"
 
     @property

@@ -13,6 +13,7 @@ from seqloom.models.word_reader import CHARACTERS
 from seqloom.nn.spelling_lstm import RecurrentCharacterEncoder
 from seqloom.recipe import load_recipe
 from seqloom.settings import check
+from seqloom.sources.turns import TurnSource
 from seqloom.sources.words import WordSource
 from seqloom.targets.tags import TagTarget, tag_loss
 from seqloom.text.whole_words import WholeWords, WholeWordsSettings
@@ -104,3 +105,39 @@ def test_settings_that_do_not_fit() -> None:
     recipe["model"]["characters"] = {"kind": "rnn"}
     with pytest.raises(Exception, match=r"model\.characters\.kind must be one of cnn, lstm; got 'rnn'"):
         load_recipe(recipe)
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+TALKS = [("the tiny cat", "a tin"), ("cat",), ("sat sat", "tiny", "the cat sat")]
+TURNS = TurnSource(SOURCE.words)
+
+
+@pytest.mark.parametrize("turns", ENCODERS)
+@pytest.mark.parametrize("encoder", ["recurrent", "transformer"])
+def test_turns_are_read_alone_and_then_together(turns: str, encoder: str) -> None:
+    """A conversation in a batch is the same as alone; every weight of both encoders learns."""
+    inner = {**ENCODERS[turns], **({"hidden_size": 8} if turns == "recurrent" else {})}
+    model = tagger(encoder, turns=inner).eval()
+    together = model(Batch(TURNS.batch(TALKS), None)).tags
+    assert together.shape == (3, 4, 4)
+    for row, talk in enumerate(TALKS):
+        alone = model(Batch(TURNS.batch([talk]), None)).tags[0, : len(talk)]
+        torch.testing.assert_close(together[row, : len(talk)], alone)
+    target = TARGET.collate({"tags": TARGET.encode([["D", "N"], ["N"], ["D", "N", "A"]])})
+    tag_loss(together, target, model.chain)[0].backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.abs().sum() > 0, name
+    assert model.embeddings["text"].weight.shape == (len(TURNS.words), 8)
+
+
+def test_turns_that_do_not_fit() -> None:
+    kind, _ = TAGGERS["tagger"]
+    _, [problem] = check(kind, {"encoder": ENCODERS["recurrent"], "turns": ENCODERS["recurrent"]})
+    assert problem == "turns gives vectors of 6, but the encoder above reads vectors of 8: make them equal"
+    letters = {"kind": "cnn", "size": 2}
+    _, [problem] = check(
+        kind, {"encoder": ENCODERS["recurrent"], "turns": ENCODERS["embeddings"], "characters": letters}
+    )
+    assert problem == "characters are of words that are tagged; with turns there are none: leave one out"

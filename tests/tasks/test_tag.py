@@ -311,3 +311,48 @@ def test_labels_of_one_corpus_only_are_a_contradiction(labelled: dict[str, Any],
         load_recipe(recipe({**labelled, "valid": data["valid"]}))
     with pytest.raises(RecipeError, match=r"metric: label_accuracy needs a label of every text: data\.train\.label"):
         load_recipe(recipe(data, metric="label_accuracy"))
+
+
+# -- turns of a conversation -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def talks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A question is answered; what is said next is a remark. The answer alone does not tell that it is one."""
+    folder, draw, found = tmp_path_factory.mktemp("talks"), random.Random(4), {}
+    for name, size in (("train", 60), ("valid", 10), ("test", 15)):
+        lines = []
+        for _ in range(size):
+            turns, acts = list[str](), list[str]()
+            for _ in range(draw.randint(1, 4)):
+                if draw.random() < 0.5:
+                    turns += [f"do you {draw.choice(['cook', 'sing', 'run'])} ?", "I do"]
+                    acts += ["question", "answer"]
+                else:
+                    turns += ["well well", "I do"]
+                    acts += ["remark", "remark"]
+            lines.append(json.dumps({"turns": turns, "acts": acts}) + "\n")
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+        found[name] = {"file": str(folder / f"{name}.jsonl"), "source": "turns", "target": "acts"}
+    return found
+
+
+def test_turns_of_a_conversation(talks: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = {"kind": "recurrent", "cell": "gru", "embedding_size": 8, "hidden_size": 10, "dropout": 0.0}
+    model = {"encoder": encoder, "turns": {**encoder, "hidden_size": 8}, "characters": None}
+    found = seqloom.train(recipe(talks, model, metric="accuracy", steps=60), tmp_path / "run")
+    [(name, corpus)] = found.corpora().items()
+    report = found.evaluate(corpus, name, baselines=True)
+    assert report.figures["accuracy"] > 95, "an answer is known by the turn before it"
+    assert report.to_dict()["baselines"]["most frequent tag"]["accuracy"] < 80
+    answer = found(["do you sing ?", "I do", "well well", "I do"])
+    assert answer.tokens == ["do you sing ?", "I do", "well well", "I do"]
+    assert answer.tags == ["question", "answer", "remark", "remark"]
+    assert answer.text == "do you sing ?/question\tI do/answer\twell well/remark\tI do/remark"
+    assert typed(["predict", str(tmp_path / "run"), "do you sing ?\tI do"]) == 0
+    assert capsys.readouterr().out == "do you sing ?/question\tI do/answer\n"
+    assert "do you sing ?" in found.look("tags", "do you sing ?\tI do").to_text(60, colour=False)
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    (tmp_path / "run" / "model" / "config.json").write_text(json.dumps({**config, "turns": False}))
+    with pytest.raises(UserError, match=r"config\.json: turns and model\.turns do not agree"):
+        seqloom.load(tmp_path / "run")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import Batch
 from seqloom.models.encoders import ENCODERS, EncoderSettings
 from seqloom.models.settings import TextVectorsSettings
+from seqloom.models.turn_reader import TurnReader
 from seqloom.models.word_reader import LettersSettings, WordReader
 from seqloom.nn.crf import Chain, LinearChain
 from seqloom.nn.embeddings import SymbolEmbedding
@@ -27,6 +28,9 @@ class TaggerSettings(ModelSettings):
     characters: LettersSettings | None = Field(
         None, description="a part of every word's vector is made of its letters; what remains is the word's own"
     )
+    turns: EncoderSettings | None = Field(
+        None, description="a source is a list of texts, such as the turns of a conversation; this encoder reads each"
+    )
     word_dropout: float = Field(
         0.0, ge=0.0, lt=1.0, description="share of words that training reads as unknown ones; their letters stay"
     )
@@ -39,6 +43,13 @@ class TaggerSettings(ModelSettings):
             raise ValueError(
                 f"characters.size is a part of the {size} numbers of a word's vector; it must be below that; "
                 f"got {self.characters.size}"
+            )
+        if self.turns is not None and self.characters is not None:
+            raise ValueError("characters are of words that are tagged; with turns there are none: leave one out")
+        if self.turns is not None and self.turns.memory.size != size:
+            raise ValueError(
+                f"turns gives vectors of {self.turns.memory.size}, but the encoder above reads vectors of {size}: make "
+                "them equal"
             )
         return self
 
@@ -60,13 +71,15 @@ class Tagger(nn.Module):
     ) -> None:
         super().__init__()
         s = self.settings = settings
-        reader = WordReader(
+        reader: nn.Module = WordReader(
             num_symbols=num_symbols,
             num_letters=num_letters,
-            size=s.encoder.embedding_size,
+            size=(s.turns or s.encoder).embedding_size,
             characters=s.characters,
             word_dropout=s.word_dropout,
         )
+        if s.turns is not None:
+            reader = TurnReader(ENCODERS[s.turns.kind][1](s.turns, reader))
         self.encoder: Any = ENCODERS[s.encoder.kind][1](s.encoder, reader)
         self.output = nn.Linear(s.encoder.memory.size, num_tags)
         nn.init.zeros_(self.output.bias)

@@ -13,7 +13,7 @@ from torch import Tensor
 from seqloom.batches.collate import Tokens, collate_sources, twice
 from seqloom.batches.shards import Field
 from seqloom.text.special import EOS, UNK_ID
-from seqloom.text.whole_words import WholeWords
+from seqloom.text.whole_words import Cut, WholeWords
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,10 @@ class WordSource:
 
     def encode(self, raw: Sequence[Any]) -> dict[str, list[Any]]:
         return {name: list(field.encode(raw)) for name, field in self.fields().items()}
+
+    def cut(self, given: Any) -> Cut:
+        """The words, and where they stand."""
+        return self.words.cut(given)
 
     def unknown_rate(self, raw: Sequence[Any]) -> tuple[int, int]:
         """How many words training never met, and how many there are."""

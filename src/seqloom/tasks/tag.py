@@ -32,6 +32,7 @@ from seqloom.models.tagger import TaggerSettings
 from seqloom.nn.crf import Chain, log_partition, marginals, sequence_scores, viterbi
 from seqloom.nn.masks import length_mask
 from seqloom.settings import Settings
+from seqloom.sources.turns import TurnSource
 from seqloom.sources.words import WordSource
 from seqloom.targets.tags import TagSettings, TagTarget, label_of, tag_loss, tags_of
 from seqloom.tasks.base import PairDataSettings, Progress, Say
@@ -98,7 +99,7 @@ class Tagging(Supervised):
     drawn = ("f1", "accuracy", "label_accuracy", "loss")
     report_options = frozenset({"output"})
     kind = "a tagger"
-    source: WordSource
+    source: WordSource | TurnSource
     target: TagTarget
 
     # -- learning ----------------------------------------------------------------------------------------------------
@@ -115,18 +116,33 @@ class Tagging(Supervised):
         if recipe.training.metric == "f1" and not target.has_spans:
             some = ", ".join(target.names[:5])
             raise UserError(f"training.metric: f1 is of tags of spans (B-…, I-…, O), not of {some}; set accuracy")
-        spelled = cast(TaggerSettings, recipe.model).characters is not None
-        words = WholeWords.learn((pair.source for pair in read_pairs(corpus)), recipe.text, spelled=spelled)
-        return cls(WordSource(words), target)
+        model = cast(TaggerSettings, recipe.model)
+        sentences: Iterator[Sequence[str]] = (pair.source for pair in read_pairs(corpus))
+        if model.turns is None:
+            return cls(
+                WordSource(WholeWords.learn(sentences, recipe.text, spelled=model.characters is not None)), target
+            )
+        turns = (recipe.text.cut(turn) for turns in sentences for turn in turns)
+        return cls(TurnSource(WholeWords.learn(turns, recipe.text, spelled=False)), target)
 
     def save(self, folder: Path) -> dict[str, Any]:
         self.source.words.save(folder)
         self.target.save(folder)
-        return {"symbols": {"text": len(self.source.words)}, "tags": len(self.target), "labels": self._num_labels}
+        turns = isinstance(self.source, TurnSource)
+        sizes = {"symbols": {"text": len(self.source.words)}, "tags": len(self.target), "labels": self._num_labels}
+        return {**sizes, "turns": turns}
 
     @classmethod
     def load(cls, folder: Path, config: Mapping[str, Any]) -> Self:
-        return cls(WordSource(WholeWords.load(folder)), TagTarget.load(folder))
+        source = TurnSource if config.get("turns") is True else WordSource
+        return cls(source(WholeWords.load(folder)), TagTarget.load(folder))
+
+    def load_model(self, settings: Any, folder: Path) -> Any:
+        if (settings.turns is not None) != isinstance(self.source, TurnSource):
+            raise UserError(
+                f"{folder}/config.json: turns and model.turns do not agree; copy the whole model folder again"
+            )
+        return super().load_model(settings, folder)
 
     def tokenizers(self) -> dict[str, Any]:
         return {"text": self.source.words}
@@ -219,7 +235,7 @@ class Tagging(Supervised):
     def _answer(
         self, model: Any, given: Any, tags: Tensor, shares: Tensor, score: float, label: list[float] | None
     ) -> TagsAnswer:
-        words, places = self.source.words.cut(given)
+        words, places = self.source.cut(given)
         text = given if isinstance(given, str) else " ".join(given)
         names = self.target.shown(tags.tolist())
         spans = [

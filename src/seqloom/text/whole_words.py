@@ -45,6 +45,14 @@ class WholeWordsSettings(Settings):
     min_frequency: int = Field(1, ge=1, description="words rarer than this in the training data are unknown")
     vocabulary_size: int | None = Field(None, ge=8, description="all words, the 4 reserved symbols included")
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """From where to where each word of a raw text stands."""
+        return [match.span() for match in _SPACES.finditer(text)] if self.split == "spaces" else word_spans(text)
+
+    def cut(self, text: str) -> tuple[str, ...]:
+        """The words of a raw text."""
+        return tuple(text[start:end] for start, end in self.spans(text))
+
 
 class Cut(NamedTuple):
     """Words, and from where to where in the text each stands."""
@@ -136,10 +144,7 @@ class WholeWords:
     def cut(self, given: Any) -> Cut:
         """A text by the rule it was trained with; a list of words as it is, standing in a text with spaces between."""
         if isinstance(given, str):
-            if self.settings.split == "spaces":
-                spans = [match.span() for match in _SPACES.finditer(given)]
-            else:
-                spans = word_spans(given)
+            spans = self.settings.spans(given)
             return Cut(tuple(given[start:end] for start, end in spans), tuple(spans))
         if not isinstance(given, Sequence) or not all(isinstance(word, str) and word.strip() for word in given):
             raise UserError(f"give a text or a list of words, none of them empty; got {str(given)[:60]!r}")
