@@ -168,8 +168,8 @@ def _page(found: TaggedText, title: str) -> Any:
         x += GAP
     wide = max(right for _, _, right, _, _ in boxes)
     caption = (
-        "Boxes are the spans of the answer, with their labels below. The line under each word is the probability of "
-        "its tag: full width is certain."
+        "Each box is a span of the answer, or a word, with its label below. The line under each word is the "
+        "probability of its tag: full width is certain."
     )
     heading, notes = Heading(title, wide), Notes(caption, wide)
     width = max(wide, heading.width, notes.width) + 2 * MARGIN
@@ -202,7 +202,7 @@ def _page(found: TaggedText, title: str) -> Any:
         )
         if named:
             middle = MARGIN + (left + right) / 2
-            canvas.text(middle, top(number) - BOX - 0.11, label, fontsize=TINY, color=hue, ha="center", va="center")
+            canvas.text(middle, top(number) - BOX - 0.11, label, fontsize=TINY, color=INK, ha="center", va="center")
     for (left, number), size, name, share in zip(places, widths, names, found.probabilities, strict=True):
         middle, low = MARGIN + left + size / 2, top(number) - BOX
         canvas.text(middle, low + BOX / 2 + 0.02, name, fontsize=LABEL, color=INK, ha="center", va="center_baseline")
