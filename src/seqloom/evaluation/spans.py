@@ -61,7 +61,7 @@ def to_bioes(tags: Sequence[str]) -> list[str]:
     """The same spans with a mark for the last word of each (E) and for those of one word (S)."""
     found = [OUTSIDE] * len(tags)
     for span in spans_of(tags):
-        suffix = _suffix(tags[span.start])
+        suffix = tags[span.start][1:]
         inside = ["I" + suffix] * (span.end - span.start)
         inside[0], inside[-1] = "B" + suffix, "E" + suffix
         found[span.start : span.end] = inside if len(inside) > 1 else ["S" + suffix]
@@ -74,14 +74,8 @@ def from_bioes(tags: Sequence[str]) -> list[str]:
 
 
 def to_bio(tags: Sequence[str]) -> list[str]:
-    """The same spans, each beginning with B; tags that are no spans stay as they are."""
-    if not are_spans({tag for tag in tags if tag != OUTSIDE} | {OUTSIDE}):
-        return list(tags)
+    """The same spans, each beginning with B, whichever way they are marked."""
     return from_bioes(to_bioes(tags))
-
-
-def _suffix(tag: str) -> str:
-    return tag[1:]
 
 
 def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:

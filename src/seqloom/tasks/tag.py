@@ -18,7 +18,7 @@ from seqloom.corpus.tagged import TaggedCorpusSettings
 from seqloom.errors import UserError
 from seqloom.evaluation.classification import majority_baseline
 from seqloom.evaluation.figures import Metric, metrics
-from seqloom.evaluation.spans import from_bioes, spans_of, to_bioes
+from seqloom.evaluation.spans import spans_of, to_bio
 from seqloom.evaluation.tagging import (
     TaggingReport,
     frequent_tag_baseline,
@@ -254,7 +254,7 @@ class Tagging(Supervised):
     def _gold(self, pairs: Sequence[Pair]) -> list[Sequence[str]]:
         """The right tags, as answers write them."""
         tags = [tags_of(pair.target) for pair in pairs]
-        return [from_bioes(to_bioes(one)) for one in tags] if self.target.scheme == "bioes" else tags
+        return [to_bio(one) for one in tags] if self.target.scheme == "bioes" else tags
 
     def _labels(
         self, pairs: Sequence[Pair], answers: Sequence[TagsAnswer]
