@@ -12,7 +12,7 @@ from pydantic import Field
 
 from seqloom.answers import LabelAnswer
 from seqloom.batches.collate import Batch
-from seqloom.corpus.kinds import is_corpus, read_pairs
+from seqloom.corpus.kinds import read_pairs
 from seqloom.errors import UserError
 from seqloom.evaluation.classification import (
     ClassificationReport,

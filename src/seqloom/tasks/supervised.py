@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import Batch
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Field, Sequences, SymbolCounts, write_shard
-from seqloom.corpus.kinds import corpus_of, describe, fingerprint, is_corpus, kind_of, KINDS, read_pairs
+from seqloom.corpus.kinds import KINDS, corpus_of, describe, fingerprint, is_corpus, kind_of, read_pairs
 from seqloom.errors import UserError
 from seqloom.losses import Loss
 from seqloom.parallel import side_by_side, spread
