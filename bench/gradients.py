@@ -69,7 +69,7 @@ def measured(name: str, runs: Path, quick: bool) -> tuple[dict[str, Any], Gradie
     after = model.task.gradients(model.network, None, recipe.data.valid, **how)
     events = list(read_journal(run / "journal.jsonl"))
     norms = [event["gradient_norm"] for event in events if event["event"] == "train"]
-    report = model.evaluate(recipe.data.valid, "valid")
+    report = model.evaluate(recipe.data.valid, name="valid")
     found = {
         "accuracy": round(report.figures["accuracy"], 1),
         "text": recipe.data.train.text,

@@ -399,7 +399,9 @@ def test_answers_together_are_answers_one_by_one(model: Model) -> None:
 def test_it_is_measured(model: Model) -> None:
     for name, corpus in model.corpora().items():
         shares: list[float] = []
-        report = model.evaluate(corpus, f"<b>{name}", lambda share, figures, shares=shares: shares.append(share))
+        report = model.evaluate(
+            corpus, name=f"<b>{name}", progress=lambda share, figures, shares=shares: shares.append(share)
+        )
         assert isinstance(report, Report)
         assert shares == sorted(shares)
         assert all(0.0 <= share <= 1.0 for share in shares)
@@ -414,7 +416,7 @@ def test_it_is_measured(model: Model) -> None:
         assert "<b>" not in page
         assert html.escape(report.name) in page
         assert isinstance(report.answers, list)
-        again = model.evaluate(corpus, name)
+        again = model.evaluate(corpus, name=name)
         assert again.figures == report.figures, "the same model on the same data"
         assert again.coverage == report.coverage
 

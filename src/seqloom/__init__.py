@@ -2,9 +2,12 @@
 
 >>> import seqloom
 >>> model = seqloom.train("recipes/demo.yaml")     # or seqloom.load("runs/demo")
->>> answer = model("the green witch arrived")
+>>> answer = model("the green witch arrived")      # a list of texts gives a list of answers
 >>> answer.text, answer.score, answer.tokens
 >>> answer.trace["decoder.attention"].plot("alignment.svg")
+>>> model.evaluate("test")                         # or a file, or inputs and targets
+
+`train` and `load` give a `Model`: help(seqloom.Model) shows what it can do.
 """
 
 from __future__ import annotations
@@ -12,21 +15,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["load", "train", "__version__"]
+__all__ = ["Model", "load", "train", "__version__"]
 
 if TYPE_CHECKING:
     from seqloom.experiment import train
-    from seqloom.model import load
+    from seqloom.model import Model, load
 
 
 def __getattr__(name: str) -> Any:
-    """`train` and `load` are imported when first used, so that `import seqloom` stays instant."""
+    """What is offered here is imported when first used, so that `import seqloom` stays instant."""
     if name == "train":
         from seqloom.experiment import train
 
         return train
-    if name == "load":
-        from seqloom.model import load
+    if name in ("Model", "load"):
+        from seqloom import model
 
-        return load
+        return getattr(model, name)
     raise AttributeError(f"module 'seqloom' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is, also before it is first used: for `dir`, `help` and completion."""
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ from typing import Any
 
 import seqloom
 from seqloom.errors import UserError
-from seqloom.files import folder_written_aside, write_atomically, write_json
+from seqloom.files import write_atomically
 from seqloom.folders import FORMAT
 from seqloom.model import Model
 from seqloom.recipe import load_recipe, recipe_text
@@ -131,21 +131,16 @@ def _clear(run: Path) -> None:
 
 
 def save_model(folder: Path, recipe: Recipe, task: Task, fitted: Fitted) -> None:
-    """The model folder: all that turns raw input into an answer, and nothing that executes."""
-    with folder_written_aside(folder) as aside:
-        learned = task.save(aside)
-        task.save_model(fitted.model, aside)
-        config = {
-            "format": FORMAT,
-            "seqloom": seqloom.__version__,
-            "task": recipe.task,
-            "model": recipe.model.model_dump(mode="json"),
-            "options": recipe.options().model_dump(mode="json"),
-            "engines": task.engines(fitted.model),
-            **learned,
-        }
-        write_json(aside / "config.json", config)
-        (aside / "README.md").write_text(model_card(recipe, task, fitted), encoding="utf-8")
+    """The model folder of a finished run."""
+    config = {
+        "format": FORMAT,
+        "seqloom": seqloom.__version__,
+        "task": recipe.task,
+        "model": recipe.model.model_dump(mode="json"),
+        "options": recipe.options().model_dump(mode="json"),
+        "engines": task.engines(fitted.model),
+    }
+    task.write(fitted.model, folder, config, model_card(recipe, task, fitted))
 
 
 def model_card(recipe: Recipe, task: Task, fitted: Fitted) -> str:

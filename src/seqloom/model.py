@@ -6,7 +6,7 @@ sentence on an exported model is answered without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from seqloom.inspection.trace import Trace
     from seqloom.inspection.view import Picture
     from seqloom.tasks.base import Recipe
+
+ELSEWHERE = {
+    "num_beams": ("beam_size",),
+    "beam_width": ("beam_size",),
+    "max_new_tokens": ("max_length",),
+    "max_tokens": ("max_length",),
+    "num_return_sequences": ("count", "n_best"),
+    "top_n": ("n_best", "count"),
+    "topn": ("count", "n_best"),
+    "nbest": ("n_best",),
+    "do_sample": ("method='sample'",),
+    "no_repeat_ngram_size": ("repetition_penalty",),
+}
+"""What other libraries call an option, and what it is called here: the first of these that a model has."""
 
 
 class Model:
@@ -83,34 +97,76 @@ class Model:
         if not self.can(verb):
             raise self.task.refusal(verb, self.folder)
 
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of its text, or where the two sides have one each a mapping by side."""
+        found = self.task.tokenizers()
+        if not found:
+            raise UserError(f"{self.folder}: {self.task.kind}, which has no tokenizer of its own")
+        first = next(iter(found.values()))
+        return first if all(one is first for one in found.values()) else found
+
+    def save(self, folder: str | Path) -> Path:
+        """Write it as a model folder, complete or not at all; what is there already is never overwritten."""
+        place = Path(folder).expanduser()
+        if not self.config.get("model") or not hasattr(self.task, "write"):
+            raise UserError(f"{self.folder}: {self.task.kind} that is no model folder of ours; copy it as it is")
+        if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+            raise UserError(f"{place}: something is there already; give another folder")
+        card = self.folder / "README.md"
+        text = card.read_text(encoding="utf-8") if card.is_file() else f"# {self!r}\n"
+        self.task.write(self.network, place, self.config, text)
+        return place
+
     # -- answering ---------------------------------------------------------------------------------------------------
 
-    def __call__(self, given: Any, **options: Any) -> Any:
-        """Answer one input; keyword arguments override the model's options, such as `beam_size=1`."""
-        return self.predict([given], **options)[0]
+    def __call__(self, inputs: Any, **options: Any) -> Any:
+        """`predict`, as it is asked for most."""
+        return self.predict(inputs, **options)
 
-    def predict(
-        self, inputs: Sequence[Any], progress: Callable[[int], None] | None = None, **options: Any
-    ) -> list[Any]:
-        """Answer many inputs; the order is kept. `progress` hears how many are done."""
+    def predict(self, inputs: Any, progress: Callable[[int], None] | None = None, **options: Any) -> Any:
+        """Answer one input, or many.
+
+        Args:
+            inputs: one input (of most models a text), which gets one answer; or several, such as a list of texts, which
+                get a list of answers in the same order.
+            progress: hears how many are done.
+            options: the model's options to change, such as `beam_size=1`.
+        """
         self.require("predict")
+        if self.task.is_input(inputs):
+            return self._answers([inputs], progress, options)[0]
+        one = self.task.one_input
+        if not isinstance(inputs, Iterable) or isinstance(inputs, str | bytes | bytearray | Mapping | Set):
+            raise UserError(f"predict takes {one}, or a list with several; got {_shown(inputs)}")
+        several = list(inputs)
+        for number, given in enumerate(several, 1):
+            if not self.task.is_input(given):
+                raise UserError(f"predict: input {number} of {len(several)} must be {one}; got {_shown(given)}")
+        return self._answers(several, progress, options)
+
+    def _answers(self, inputs: list[Any], progress: Callable[[int], None] | None, options: Mapping[str, Any]) -> Any:
         found = dict(self.task.predict(self.network, inputs, self._options(options), progress))
         return [found[index] for index in range(len(inputs))]
 
     def evaluate(
         self,
-        data: Any,
-        name: str = "test",
+        data: Any = "test",
+        targets: Sequence[Any] | None = None,
+        *,
+        name: str | None = None,
         progress: Callable[[float, str], None] | None = None,
         how: Mapping[str, Any] | None = None,
-        *,
         baselines: bool = False,
         **options: Any,
     ) -> Report:
         """How good it is on a corpus.
 
         Args:
-            data: a corpus, as `corpora` gives them, or examples.
+            data: a corpus of the run's recipe by its name ("train", "valid", "test" …); a file, or a list of files that
+                belong together; inputs, with their `targets` beside; a list of (input, target); a corpus as `corpora`
+                gives them.
+            targets: what should be answered to each of the inputs.
             name: the heading of the report.
             progress: hears the share that is done, and a few figures.
             how: choices about the counting, such as `lowercase`, where the task has them.
@@ -121,10 +177,59 @@ class Model:
         for choice in how or {}:
             if choice not in self.task.report_options:
                 raise UserError(f"{self.folder}: an evaluation of {self.task.kind} takes no {choice!r}; leave it out")
-        report = self.task.evaluate(self.network, data, name, self._options(options), progress, **(how or {}))
+        called, corpus = self._corpus(data, targets)
+        changed = self._options(options)
+        report = self.task.evaluate(self.network, corpus, name or called, changed, progress, **(how or {}))
         recipe = self.recipe() if baselines else None
-        found: Report = report if recipe is None else report.beside(self.task.baselines(recipe, data))
+        found: Report = report if recipe is None else report.beside(self.task.baselines(recipe, corpus))
         return found
+
+    def _corpus(self, data: Any, targets: Sequence[Any] | None) -> tuple[str, Any]:
+        """What `evaluate` measures on, and a name for it."""
+        from seqloom.settings import Settings
+
+        if targets is not None:
+            return "test", self.task.examples(data, targets)
+        if isinstance(data, Settings):
+            return "test", data
+        if isinstance(data, str | Path):
+            return self._named(str(data))
+        if isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data):
+            return self._in_files([str(one) for one in data])
+        if isinstance(data, list | tuple) and all(isinstance(one, tuple | list) for one in data):
+            if any(type(one) in (tuple, list) for one in data):  # examples that have a class of their own are ready
+                if any(len(one) != 2 for one in data):
+                    raise UserError("evaluate: of a list of pairs, each must be (input, target)")
+                return "test", self.task.examples([one[0] for one in data], [one[1] for one in data])
+            return "test", data
+        raise UserError(
+            "evaluate takes the name of a corpus of the recipe, files, inputs and targets, or a list of pairs; got "
+            + _shown(data)
+        )
+
+    def _named(self, name: str) -> tuple[str, Any]:
+        """A corpus of the recipe, or a file."""
+        recipe = self.recipe()
+        known = {} if recipe is None else recipe.data.corpora()
+        if name in known:
+            return name, known[name]
+        if ":" not in name and not Path(name).expanduser().exists():
+            from seqloom.errors import did_you_mean
+
+            corpora = f"a corpus of the recipe ({', '.join(known)}) nor " if known else ""
+            none = "" if known else " (and a model folder by itself has no data of its own)"
+            raise UserError(
+                f"evaluate: {name!r} is {'neither ' if corpora else 'not '}{corpora}a file that is there{none}"
+                + did_you_mean(name, known)
+            )
+        return self._in_files([name])
+
+    def _in_files(self, paths: list[str]) -> tuple[str, Any]:
+        found = self.task.corpora(paths, self.recipe())
+        if len(found) != 1:
+            raise UserError(f"evaluate measures on one corpus at a time; got {', '.join(map(repr, paths))}")
+        [(name, corpus)] = found.items()
+        return (Path(paths[0]).stem if name == "data" else name), corpus
 
     def trace(self, given: Any, target: Any = None, **options: Any) -> Trace:
         """What it shows while it works on an input; `target`: led along this answer instead of its own."""
@@ -143,7 +248,7 @@ class Model:
         """Go on from a text, several times over; `callback` hears a number and a symbol whenever one is chosen."""
         self.require("generate")
         found: list[Generated] = self.task.generate(
-            self.network, prompt, self._options(options), count=count, callback=callback
+            self.network, prompt, self._options(options, ["count"]), count=count, callback=callback
         )
         return found
 
@@ -161,12 +266,19 @@ class Model:
 
         return show(self, view, inputs, options, progress)
 
-    def _options(self, changes: Mapping[str, Any]) -> Any:
-        known = getattr(type(self.options), "model_fields", changes)
-        unknown = [name for name in changes if name not in known]
-        if unknown and not known:
-            raise UserError(f"{self.folder}: {self.task.kind} takes no options when it answers; got {unknown[0]}")
-        return self.options.overridden(changes) if changes else self.options
+    def _options(self, changes: Mapping[str, Any], named: Sequence[str] = ()) -> Any:
+        """The model's options with some changed; `named` are those that the caller has as arguments of its own."""
+        if not changes:
+            return self.options
+        known = getattr(type(self.options), "model_fields", vars(self.options))
+        for name in changes:
+            if name not in known:
+                here = next((o for o in ELSEWHERE.get(name, ()) if o.split("=")[0] in (*known, *named)), None)
+                if here is not None:
+                    raise UserError(f"{name} is called {here} here")
+                if not known:
+                    raise UserError(f"{self.folder}: {self.task.kind} takes no options when it answers; got {name}")
+        return self.options.overridden(changes)
 
     # -- where it comes from -----------------------------------------------------------------------------------------
 
@@ -209,6 +321,12 @@ class Model:
         if recipe is None:
             raise UserError(f"{self.folder}: a model folder does not know how it began; give its run folder")
         return self.task.untrained(recipe)
+
+
+def _shown(value: Any) -> str:
+    """A value in a sentence, with its type."""
+    text = repr(value)
+    return f"{text if len(text) <= 40 else text[:39] + '…'} ({type(value).__name__})"
 
 
 def load(path: str | Path) -> Model:

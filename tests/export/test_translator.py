@@ -330,8 +330,8 @@ def test_evaluate(original: Model, exported: Model) -> None:
     pairs = [Pair("the dog slept", "el perro durmió", tags=("short",)), Pair("a cat", "un gato"), Pair("", "nada")]
     shares: list[float] = []
     ours, theirs = (
-        original.evaluate(pairs, "tiny"),
-        exported.evaluate(pairs, "tiny", lambda share, _: shares.append(share)),
+        original.evaluate(pairs, name="tiny"),
+        exported.evaluate(pairs, name="tiny", progress=lambda share, _: shares.append(share)),
     )
     assert theirs.answers == ours.answers == [answer.text for answer in exported.predict([p.source for p in pairs])]
     assert theirs.to_dict() == ours.to_dict()

@@ -82,7 +82,7 @@ def model(run: Path) -> Model:
 
 def test_labels_are_learned(model: Model) -> None:
     [(name, corpus)] = model.corpora().items()
-    report = model.evaluate(corpus, name)
+    report = model.evaluate(corpus, name=name)
     pairs = list(read_pairs(corpus))
     gold = [pair.target for pair in pairs]
     assert report.answers == [answer.label for answer in model.predict([pair.source for pair in pairs])]
@@ -126,7 +126,7 @@ def test_what_each_word_adds_sums_up_to_the_answer(model: Model) -> None:
 
 def test_baselines_stand_beside_the_model(model: Model, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [(name, corpus)] = model.corpora().items()
-    plain, report = model.evaluate(corpus, name), model.evaluate(corpus, name, baselines=True)
+    plain, report = model.evaluate(corpus, name=name), model.evaluate(corpus, name=name, baselines=True)
     assert report.figures == plain.figures
     baselines = report.to_dict()["baselines"]
     gold = [pair.target for pair in read_pairs(corpus)]
@@ -163,7 +163,7 @@ def test_a_label_that_training_never_met(model: Model, data: dict[str, Any], tmp
     with pytest.raises(UserError, match=r"the label 'colours' is not in the training data \(did you mean 'colour'\?\)"):
         seqloom.train(wrong, tmp_path / "run")
     with pytest.raises(UserError, match="mine: there is no example in it"):
-        model.evaluate([], "mine")
+        model.evaluate([], name="mine")
 
 
 def test_embeddings_start_from_vectors(data: dict[str, Any], tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_a_file_of_vectors_is_a_model_too(skipgram: Path, pairs: Path, tmp_path:
     write_vectors(vectors, tmp_path / "words.vec", "fasttext")
     model = seqloom.load(tmp_path / "words.vec")
     assert [word for word, _ in model("cat").neighbours] == [one.word for one in vectors.neighbours("cat", 10)]
-    [report] = [model.evaluate(corpus, name) for name, corpus in model.corpora([str(pairs)]).items()]
+    [report] = [model.evaluate(corpus, name=name) for name, corpus in model.corpora([str(pairs)]).items()]
     assert report.figures["spearman"] == pytest.approx(seqloom.load(skipgram).evaluate(pairs).figures["spearman"])
     with pytest.raises(UserError, match="give --data FILE"):
         model.corpora()

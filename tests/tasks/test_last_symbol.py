@@ -154,7 +154,7 @@ def test_recall_is_learned_remembered_and_measured(tmp_path: Path, capsys: pytes
     """Through the door that users take: train, load, evaluate."""
     model = train(small(), tmp_path / "run")
     assert json.loads((tmp_path / "run/model/config.json").read_text())["predict"] == "last"
-    report = model.evaluate(PlainTextSettings(text="recall:2/test", limit=300), "test")
+    report = model.evaluate(PlainTextSettings(text="recall:2/test", limit=300), name="test")
     assert isinstance(report, LastSymbolReport)
     assert report.accuracy > 99  # chance is 12.5
     capsys.readouterr()

@@ -105,7 +105,7 @@ def test_words_are_pronounced(model: Model, values: dict[str, Any]) -> None:
 
 def test_figures_are_those_that_the_recipe_names(model: Model, values: dict[str, Any]) -> None:
     [(name, corpus)] = model.corpora().items()
-    report = model.evaluate(corpus, name)
+    report = model.evaluate(corpus, name=name)
     assert list(report.figures) == ["word_error_rate", "phone_error_rate"]
     pairs = list(read_pairs(corpus))
     references = [pair.target for pair in pairs]

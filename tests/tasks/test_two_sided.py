@@ -126,17 +126,17 @@ def test_their_parameters_are_counted(kind: str, runs: dict[str, Path]) -> None:
 
 def test_reports_say_what_they_are(runs: dict[str, Path], data: dict[str, Any]) -> None:
     corpus = PlainTextSettings(**data["valid"])
-    both = Model.load(runs["bidirectional_lm"]).evaluate(corpus, "valid")
+    both = Model.load(runs["bidirectional_lm"]).evaluate(corpus, name="valid")
     assert both.perplexity == pytest.approx(math.exp(both.loss), rel=1e-6), "words are symbols here"  # type: ignore[union-attr]
     assert "mean of both directions" in both.render()
     assert "mean of both directions" in both.to_dict()["reading"]
     model = Model.load(runs["masked_lm"])
-    hidden = model.evaluate(corpus, "valid")
+    hidden = model.evaluate(corpus, name="valid")
     assert "not the perplexity" in hidden.render()
     assert "not the perplexity" in hidden.to_dict()["note"]
     assert "perplexity" not in hidden.to_dict()
     assert hidden.to_dict()["pseudo_perplexity"] == pytest.approx(math.exp(hidden.loss))
-    again = model.evaluate(corpus, "valid")
+    again = model.evaluate(corpus, name="valid")
     assert again == hidden, "the same symbols are hidden every time"
     journal = [e for e in read_journal(runs["masked_lm"] / "journal.jsonl") if e["event"] == "validation"]
     assert journal[-1]["loss"] == pytest.approx(hidden.loss, abs=1e-4)

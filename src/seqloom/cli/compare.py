@@ -167,7 +167,7 @@ def _measured(one: Contestant, data: Mapping[str, Any], title: str) -> Measured:
             def heard(share: float, text: str, done: int = number) -> None:
                 bar.update((done + share) / len(data), text)
 
-            report = model.evaluate(corpus, name, heard)
+            report = model.evaluate(corpus, name=name, progress=heard)
             many = len(data) > 1
             for metric in one.task.metrics:
                 if metric.name in report.figures:

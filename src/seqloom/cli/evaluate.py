@@ -85,7 +85,7 @@ def evaluate(
             if "tokenized" in taken and not tokenized and looks_tokenized([pair.target for pair in corpus]):
                 note(f"{name}: the references look tokenised already; --tokenized counts their tokens as they are")
             with Progress(f"evaluating {name}") as bar:
-                report = loaded.evaluate(corpus, name, bar.update, how, baselines=True, **options)
+                report = loaded.evaluate(corpus, name=name, progress=bar.update, how=how, baselines=True, **options)
             if format == "json":
                 emit({"data": described.task.describe(corpora[name]), **report.to_dict()})
             else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from seqloom.errors import UserError
 
 
 class TagsAndLabel(NamedTuple):
@@ -23,3 +26,20 @@ class Pair(NamedTuple):
     target: Any
     alignment: tuple[tuple[int, int], ...] | None = None
     tags: tuple[str, ...] = ()
+
+
+def paired(inputs: Any, targets: Any, is_input: Callable[[Any], bool], one_input: str = "a text") -> list[Pair]:
+    """Inputs and targets that somebody holds in two lists."""
+    for name, values in (("inputs", inputs), ("targets", targets)):
+        if isinstance(values, str | bytes) or (not isinstance(values, Sequence) and not hasattr(values, "__array__")):
+            raise UserError(f"{name} must be a list, with one entry for each example; got {type(values).__name__}")
+    if len(inputs) != len(targets):
+        raise UserError(
+            f"there must be as many targets as inputs; got {len(inputs):,} inputs, {len(targets):,} targets"
+        )
+    for number, (given, target) in enumerate(zip(inputs, targets, strict=True), 1):
+        if not is_input(given):
+            raise UserError(f"input {number} must be {one_input}; got {given!r}")
+        if not isinstance(target, str):
+            raise UserError(f"target {number} must be a text; got {target!r}")
+    return [Pair(given, str(target)) for given, target in zip(inputs, targets, strict=True)]

@@ -43,6 +43,7 @@ class ExportedTranslation:
     verbs = frozenset({"predict", "evaluate"})
     tests = "first"
     report_options = frozenset({"lowercase", "tokenized", "decoding", "output", "engine"})
+    one_input = "a text"
 
     def __init__(self, positions: int | None, measured: Sequence[str], parameters: int) -> None:
         """What the exporter wrote.
@@ -84,6 +85,18 @@ class ExportedTranslation:
 
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train)}
 
+    @staticmethod
+    def is_input(value: Any) -> bool:
+        """Whether a value is one input, and not several."""
+        return isinstance(value, str)
+
+    @classmethod
+    def examples(cls, inputs: Any, targets: Any) -> list[Pair]:
+        """Inputs and what should be answered to each, to be measured on."""
+        from seqloom.corpus.examples import paired
+
+        return paired(inputs, targets, cls.is_input, cls.one_input)
+
     @classmethod
     def describe(cls, corpus: CorpusSettings) -> str:
         """A short name of a corpus for people."""
@@ -110,6 +123,10 @@ class ExportedTranslation:
     def amounts(self, engine: Engine) -> dict[str, int]:
         """The same as numbers."""
         return {"parameters": self.parameters}
+
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """They are the engine's."""
+        raise UserError(f"{self.kind} keeps its tokenizers to itself; ask the model folder that it was made from")
 
     def engines(self, engine: Engine) -> list[str]:
         """It has one already."""

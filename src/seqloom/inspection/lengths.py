@@ -115,7 +115,7 @@ class LengthsView(View):
         corpora = model.corpora(options.data, options.test)
         pairs, name = [pair for corpus in corpora.values() for pair in read_pairs(corpus)], "+".join(corpora)
         series = {
-            one.name: one.evaluate(pairs, name, part_of(progress, number, len(models), one.name)).buckets
+            one.name: one.evaluate(pairs, name=name, progress=part_of(progress, number, len(models), one.name)).buckets
             for number, one in enumerate(models)
         }
         fields = ("label", "lower", "upper", "count", "bleu")

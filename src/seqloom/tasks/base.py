@@ -142,12 +142,24 @@ class Task:
     kind: ClassVar[str] = "a model"
     """What one of its models is called in a sentence."""
 
+    one_input: ClassVar[str] = "a text"
+    """What one input is, in a sentence."""
+
+    @classmethod
+    def is_input(cls, value: Any) -> bool:
+        """Whether a value is one input, and not several."""
+        return isinstance(value, str)
+
     # -- data --------------------------------------------------------------------------------------------------------
 
     @classmethod
     def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
         """What `--data` names, as corpora by name; a recipe says how its own data is laid out."""
         raise NotImplementedError
+
+    def examples(self, inputs: Any, targets: Any) -> Any:
+        """Inputs and what should be answered to each, as a corpus to be measured on."""
+        raise UserError(f"{self.kind}: measured on files, not on inputs and targets")
 
     @classmethod
     def describe(cls, corpus: Any) -> str:
@@ -215,6 +227,18 @@ class Task:
 
     def load_model(self, settings: Any, folder: Path) -> Any:
         raise NotImplementedError
+
+    def write(self, model: Any, folder: Path, config: Mapping[str, Any], card: str) -> None:
+        """A model folder: all that turns raw input into an answer, and nothing that executes."""
+        with folder_written_aside(folder) as aside:
+            learned = self.save(aside)
+            self.save_model(model, aside)
+            write_json(aside / "config.json", {**config, **learned})
+            (aside / "README.md").write_text(card, encoding="utf-8")
+
+    def tokenizers(self) -> Mapping[str, Any]:
+        """Its tokenizers by side."""
+        return {}
 
     @classmethod
     def open_file(cls, path: Path) -> tuple[Self, Any]:

@@ -83,6 +83,7 @@ class Embedding(Task):
     instead = "seqloom embed neighbours {model} WORD"
     tests = "all"
     kind = "word vectors"
+    one_input = "a word"
 
     def __init__(self, words: Words, counts: WordCounts | None = None) -> None:
         """`counts` are needed for learning only."""

@@ -54,7 +54,7 @@ class Network(Task):
 
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         """By the side whose embedding may start from vectors."""
-        raise NotImplementedError
+        return {}
 
     def embeddings(self, model: Any) -> Mapping[str, nn.Module]:
         """The tables of vectors by the same sides."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqloom.batches.collate import Batch
 from seqloom.batches.samplers import BucketSampler, Position, padding_share, sorted_batches
 from seqloom.batches.shards import Field, Sequences, SymbolCounts, write_shard
+from seqloom.corpus.examples import Pair, paired
 from seqloom.corpus.kinds import KINDS, corpus_of, describe, fingerprint, is_corpus, kind_of, read_pairs
 from seqloom.errors import UserError
 from seqloom.losses import Loss
@@ -77,6 +78,9 @@ class Supervised(Network):
     @classmethod
     def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train)}
+
+    def examples(self, inputs: Any, targets: Any) -> list[Pair]:
+        return paired(inputs, targets, self.is_input, self.one_input)
 
     @classmethod
     def describe(cls, corpus: Any) -> str:
