@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pydoc
 import shutil
 import subprocess
@@ -202,3 +203,20 @@ def test_save_never_overwrites(model: Model, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
     assert model.save(tmp_path / "empty").is_dir()
+
+
+def test_it_is_no_collection_and_says_so(model: Model) -> None:
+    assert model
+    for ask, said in (
+        (lambda: model["cat"], r"ask it as model\(input\)"),
+        (lambda: len(model), "size"),
+        (lambda: "cat" in model, "holds"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            ask()
+    with pytest.raises(TypeError, match="not iterable"):
+        list(model)
+    with pytest.raises(AttributeError, match="a translator: a model of this kind has no 'most_similar'"):
+        _ = model.most_similar  # type: ignore[attr-defined]
+    assert "most_similar" not in dir(model)
+    assert copy.copy(model)("a cat").text == model("a cat").text

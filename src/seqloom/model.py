@@ -97,6 +97,42 @@ class Model:
         if not self.can(verb):
             raise self.task.refusal(verb, self.folder)
 
+    # -- what the network offers, such as the words of word vectors --------------------------------------------------
+
+    if not TYPE_CHECKING:  # whoever checks types should hear of a name that no model has
+
+        def __getattr__(self, name: str) -> Any:
+            if "task" not in vars(self):  # while it is copied or unpickled
+                raise AttributeError(name)
+            if name in self.task.offers:
+                return getattr(self.network, name)
+            raise AttributeError(f"{self.task.kind}: a model of this kind has no {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.task.offers})
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._offered("__getitem__", "is not looked up in by [ ]; ask it as model(input)")(key)
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._offered("__contains__", "holds nothing that could be asked for by 'in'")(key))
+
+    def __len__(self) -> int:
+        return int(self._offered("__len__", "has no length; model.size() says how large it is")())
+
+    def __bool__(self) -> bool:
+        return True
+
+    __iter__ = None  # without it, Python would try numbers as keys
+
+    def _offered(self, name: str, otherwise: str) -> Callable[..., Any]:
+        if name not in self.task.offers:
+            raise TypeError(f"{self.task.kind} {otherwise}")
+        found: Callable[..., Any] = getattr(self.network, name)
+        return found
+
+    # -- its parts ---------------------------------------------------------------------------------------------------
+
     @property
     def tokenizer(self) -> Any:
         """The tokenizer of its text, or where the two sides have one each a mapping by side."""

@@ -101,6 +101,19 @@ def test_an_unfinished_run_takes_no_prize_and_one_alone_wins_nothing() -> None:
     assert three.best(PERPLEXITY) == {"a"}
 
 
+def test_no_star_where_the_difference_is_chance() -> None:
+    entries = (entry("a", bleu=98.63), entry("b", bleu=98.52), entry("c", bleu=20.0))
+    told = Comparison("translate", "", (BLEU,), entries, p_values={"bleu": {"b": 0.41, "c": 0.001}})
+    assert told.best(BLEU) == set()
+    assert "No star for BLEU: the best may be ahead by chance, of b (p = 0.41)." in told.render()
+    assert "paired bootstrap resampling; a star needs p < 0.05" in told.markdown()
+    assert "*" not in told.render()
+    assert told.to_dict()["p_values"] == {"bleu": {"b": 0.41, "c": 0.001}}
+    clear = Comparison("translate", "", (BLEU,), entries, p_values={"bleu": {"b": 0.049, "c": 0.001}})
+    assert clear.best(BLEU) == {"a"}
+    assert "98.63*" in clear.render()
+
+
 THREE = compared(
     entry("lstm", training=Training(parameters=4_650_000, seconds=3700.4, steps=5000), perplexity=114.5),
     Entry("kn5", "runs/kn5", "ngram_lm", {"perplexity": 141.2}, Training(ngrams=2_000_000, seconds=4.26)),

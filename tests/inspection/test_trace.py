@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,3 +165,36 @@ def test_looking_and_measuring_need_neither_torch_nor_matplotlib_to_be_imported(
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_it_is_a_mapping_of_arrays(tmp_path: Path) -> None:
+    trace = Trace({"source": ["a", "b", "c"]})
+    weights = np.arange(6, dtype=np.float32).reshape(2, 3)
+    trace.add("decoder.attention", weights, rows="target", columns="source")
+    trace.add("encoder.0.hidden", np.ones((3, 2)), rows="source")
+    assert list(trace) == trace.keys() == trace.names() == ["decoder.attention", "encoder.0.hidden"]
+    assert len(trace) == len(dict(trace)) == 2
+    assert "decoder.attention" in trace
+    assert repr(trace) == "<trace: decoder.attention, encoder.0.hidden>"
+    view = trace["decoder.attention"]
+    assert view.shape == (2, 3)
+    np.testing.assert_array_equal(np.asarray(view), weights)
+    assert np.asarray(view, np.float64).dtype == np.float64
+    copied = np.array(view)
+    copied[0, 0] = 9
+    assert view.values[0, 0] == 0
+    assert np.asarray(view) is view.values
+    with pytest.raises(ValueError, match="must be copied"):
+        view.__array__(np.float64, copy=False)
+
+
+def test_plot_gives_the_figure_or_saves_it(tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    trace = Trace()
+    trace.add("decoder.attention", np.eye(2), rows="target", columns="source")
+    trace.add("heads", np.ones((3, 2, 2)), axes=("head", "target", "source"))
+    for name in trace:
+        drawn = trace[name].plot()
+        assert isinstance(drawn, figure.Figure)
+        assert len(drawn.axes) >= 1
+        assert trace[name].plot(tmp_path / "a.svg") == tmp_path / "a.svg"

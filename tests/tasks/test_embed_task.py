@@ -224,3 +224,21 @@ def test_a_typo_in_a_recipe_is_named(text: Path) -> None:
         load_recipe(recipe(text, KINDS["cbow"]) | {"task": "embedd"})
     with pytest.raises(RecipeError, match="negative"):
         load_recipe(recipe(text, {"kind": "cbow", "negative": 5}))
+
+
+def test_a_loaded_model_has_the_habits_of_its_vectors(skipgram: Path) -> None:
+    model = seqloom.load(skipgram)
+    vectors, word = model.network, model.network.words[0]
+    np.testing.assert_array_equal(model[word], vectors.vector(word))
+    assert model.most_similar(word, topn=3) == vectors.neighbours(word, 3)
+    assert model.index_to_key is vectors.words
+    assert model.key_to_index[word] == 0
+    assert word in model
+    assert "xyzzy" not in model
+    assert len(model) == len(vectors)
+    assert {"most_similar", "doesnt_match", "similarity"} <= set(dir(model))
+    assert model.doesnt_match(vectors.words[:3]) in vectors.words[:3]
+    with pytest.raises(UserError, match="top_n is called count here"):
+        model(word, top_n=3)
+    with pytest.raises(AttributeError, match="word vectors: a model of this kind has no 'most_simular'"):
+        _ = model.most_simular

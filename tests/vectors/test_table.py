@@ -93,6 +93,45 @@ def test_many_analogies_equal_a_plain_loop(method: str, first: int, monkeypatch:
         assert [f"w{row}" for row in found] == single
 
 
+def test_what_gensim_users_try_gives_what_gensim_gives() -> None:
+    models = pytest.importorskip("gensim.models")
+    v = random_vectors(200, 13)
+    theirs = models.KeyedVectors(13)
+    theirs.add_vectors(v.words, v.matrix)
+    np.testing.assert_array_equal(v["w7"], theirs["w7"])
+    np.testing.assert_array_equal(v[["w7", "w3"]], theirs[["w7", "w3"]])
+    assert (v.key_to_index, v.index_to_key, len(v)) == (theirs.key_to_index, theirs.index_to_key, len(theirs))
+    assert ("w7" in v, "x" in v) == ("w7" in theirs, "x" in theirs) == (True, False)
+    assert v.similarity("w1", "w2") == pytest.approx(theirs.similarity("w1", "w2"), rel=1e-5)
+    asked: list[dict[str, object]] = [
+        {"positive": "w3"},
+        {"positive": ["w3", "w9"], "negative": ["w5"], "topn": 7},
+        {"positive": ["w3", "w9", "w11"], "negative": "w5", "topn": 3},
+        {"negative": ["w5"], "topn": 4},
+        {"positive": [v["w3"], "w9"], "topn": 5},
+    ]
+    for how in asked:
+        ours, other = v.most_similar(**how), theirs.most_similar(**how)  # type: ignore[arg-type]
+        assert [n.word for n in ours] == [word for word, _ in other]
+        np.testing.assert_allclose([n.similarity for n in ours], [score for _, score in other], rtol=1e-4)
+    generator = np.random.default_rng(3)
+    for _ in range(20):
+        words = [f"w{i}" for i in generator.choice(200, 5, replace=False)]
+        assert v.doesnt_match(words) == theirs.doesnt_match(words)
+
+
+def test_what_gensim_users_try_wrongly() -> None:
+    assert repr(BY_HAND) == f"<word vectors: {len(BY_HAND)} words, 2 numbers each>"
+    with pytest.raises(KeyError, match=r"'wset' is not among the .* words that have a vector"):
+        BY_HAND["wset"]
+    with pytest.raises(UserError, match=r"^'wset' is not among"):  # in plain words, without the quotes of a KeyError
+        BY_HAND.most_similar("wset")
+    with pytest.raises(UserError, match="most_similar takes words"):
+        BY_HAND.most_similar()
+    with pytest.raises(UserError, match="doesnt_match takes a list of words, two or more; got 'west'"):
+        BY_HAND.doesnt_match("west")
+
+
 def test_where_no_word_is_left_there_is_no_answer() -> None:
     found = random_vectors(3).answer_analogies(np.array([[0, 1, 2], [0, 0, 1]]), ["add", "multiply"])
     assert {method: rows.tolist() for method, rows in found.items()} == {"add": [-1, 2], "multiply": [-1, 2]}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from seqloom.cli.contestants import Chosen, Contestant
     from seqloom.evaluation.comparison import Comparison, Entry, Training
     from seqloom.evaluation.figures import Metric
+    from seqloom.evaluation.significance import Rescore
     from seqloom.tasks.base import Task
 
 
@@ -106,6 +107,7 @@ class Measured:
     metrics: tuple[Metric, ...]
     coverage: dict[str, Any]
     amounts: dict[str, int]
+    rescore: dict[str, tuple[Rescore, int]]  # by metric, and of how many examples
 
 
 def _compared(task: type[Task], contestants: Sequence[Contestant], chosen: Chosen) -> Comparison:
@@ -134,8 +136,30 @@ def _compared(task: type[Task], contestants: Sequence[Contestant], chosen: Chose
         legend.append(f"Compare {cut} only between models that cut the text into the same symbols.")
     notes = [*legend, *_coverage_notes(coverage), *_unfinished_notes(entries, chosen)]
     return Comparison(
-        task.name, chosen.description, tuple(metrics), tuple(entries), tuple(notes), task.drawn, task.per_symbol
+        task.name,
+        chosen.description,
+        tuple(metrics),
+        tuple(entries),
+        tuple(notes),
+        task.drawn,
+        task.per_symbol,
+        _tested(metrics, {one.name: measured for one, _, measured in found if measured is not None}),
     )
+
+
+def _tested(metrics: Iterable[Metric], measured: Mapping[str, Measured]) -> dict[str, dict[str, float]]:
+    """By metric, whether each model's distance from the best may be chance, where examples can be drawn anew."""
+    from seqloom.evaluation.significance import against_the_best
+
+    tested = {}
+    for metric in metrics:
+        figures = {name: one.figures[metric.name] for name, one in measured.items() if metric.name in one.figures}
+        able = {name: one.rescore[metric.name] for name, one in measured.items() if metric.name in one.rescore}
+        if len({count for _, count in able.values()}) == 1:
+            count = next(count for _, count in able.values())
+            again = {name: rescore for name, (rescore, _) in able.items()}
+            tested[metric.name] = against_the_best(metric, figures, again, count)
+    return {name: found for name, found in tested.items() if found}
 
 
 def _training(one: Contestant, measured: Measured | None) -> Training:
@@ -161,6 +185,7 @@ def _measured(one: Contestant, data: Mapping[str, Any], title: str) -> Measured:
     figures: dict[str, float] = {}
     metrics: list[Metric] = []
     coverage: dict[str, Any] = {}
+    rescore: dict[str, tuple[Rescore, int]] = {}
     with Progress(f"measuring {title}") as bar:
         for number, (name, corpus) in enumerate(data.items()):
 
@@ -174,8 +199,11 @@ def _measured(one: Contestant, data: Mapping[str, Any], title: str) -> Measured:
                     own = replace(metric, name=f"{name}.{metric.name}", title=f"{name} {metric.title}")
                     metrics.append(own if many else metric)
                     figures[metrics[-1].name] = report.figures[metric.name]
+                    again = report.rescore(metric.name)
+                    if again is not None:
+                        rescore[metrics[-1].name] = again, len(report.answers)
             coverage |= {f"{what} of {name}" if many else what: count for what, count in report.coverage.items()}
-    return Measured(figures, tuple(metrics), coverage, model.task.amounts(model.network))
+    return Measured(figures, tuple(metrics), coverage, model.task.amounts(model.network), rescore)
 
 
 def _coverage_notes(coverage: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from seqloom.evaluation.figures import METRICS, Report
 from seqloom.evaluation.metrics import assert_parallel
+from seqloom.evaluation.significance import Rescore, of_mean, of_sums
 
 CALIBRATION_BINS = 15
 CLASSES_SHOWN = 60
@@ -163,6 +164,14 @@ class ClassificationReport(Report):
     confusions: list[Confusion]
     baselines: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     predicted: list[str] = field(default_factory=list, repr=False)
+    gold: list[str] = field(default_factory=list, repr=False)
+
+    def rescore(self, metric: str) -> Rescore | None:
+        if metric == "accuracy":
+            return of_mean(100.0 * (np.array(self.gold) == np.array(self.predicted)))
+        if metric == "macro_f1":
+            return of_sums(_label_counts(self.gold, self.predicted, list(self.classes)), _macro_of_counts)
+        return None
 
     @property
     def figures(self) -> dict[str, float]:
@@ -264,7 +273,22 @@ def classification_report(
         scores["loss"] = log_loss(gold, probabilities, labels)
         scores["calibration_error"] = expected_calibration_error(gold, probabilities, labels)
     confusions = most_frequent_confusions(gold, predicted)
-    return ClassificationReport(name, len(gold), scores, figures, confusions, dict(baselines or {}), list(predicted))
+    return ClassificationReport(
+        name, len(gold), scores, figures, confusions, dict(baselines or {}), list(predicted), list(gold)
+    )
+
+
+def _label_counts(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    """(examples, 3 * labels) for each label: whether it was rightly given, and how often it is gold or given."""
+    expected, given = (np.array([[label == one for label in labels] for one in side]) for side in (gold, predicted))
+    return np.concatenate([expected & given, expected, given], axis=1).astype(np.float64)
+
+
+def _macro_of_counts(sums: np.ndarray) -> float:
+    """The macro F1 of sums of `_label_counts`: the mean over labels that occur."""
+    right, expected, given = sums.reshape(3, -1)
+    occurs = expected + given > 0
+    return float((200.0 * right[occurs] / (expected + given)[occurs]).mean())
 
 
 def _percent(part: int, whole: int) -> float:

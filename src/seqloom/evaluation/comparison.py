@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from seqloom.evaluation.figures import METRICS, Metric
+from seqloom.evaluation.significance import LEVEL
 
 DASH = "–"
 
@@ -126,9 +127,18 @@ class Comparison:
     notes: tuple[str, ...] = ()
     drawn: tuple[str, ...] = ()
     per_symbol: frozenset[str] = frozenset()
+    p_values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By metric, of each other model's distance from the best one, where it was tested."""
+
+    def chance(self, metric: Metric) -> dict[str, float]:
+        """Those whose distance from the best may be chance, with their p-values."""
+        return {name: p for name, p in self.p_values.get(metric.name, {}).items() if p >= LEVEL}
 
     def best(self, metric: Metric) -> set[str]:
-        """The names of the best finished models, all that show the same digits; none where there is no contest."""
+        """The names of the best finished models, all that show the same digits; none where there is no contest, or
+        where chance may have decided it."""
+        if self.chance(metric):
+            return set()
         found = {e.name: e.figures[metric.name] for e in self.entries if e.finished and metric.name in e.figures}
         if len(found) < 2:
             return set()
@@ -149,6 +159,16 @@ class Comparison:
                 if known and held(name in names for names in known):
                     return name
         return None
+
+    def _tested(self) -> list[str]:
+        """What is to be read below the table about differences that were tested."""
+        found = []
+        for metric in self.metrics:
+            if listed := ", ".join(f"{name} (p = {p:.2f})" for name, p in self.chance(metric).items()):
+                found.append(f"No star for {metric.title}: the best may be ahead by chance, of {listed}.")
+        if found or any(self.p_values.values()):
+            found.append(f"Differences are tested by paired bootstrap resampling; a star needs p < {LEVEL}.")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object: a run each, null for what is not known."""
@@ -175,7 +195,8 @@ class Comparison:
                 }
                 for e in self.entries
             ],
-            "notes": list(self.notes),
+            "p_values": {name: dict(found) for name, found in self.p_values.items()},
+            "notes": [*self._tested(), *self.notes],
         }
 
     def render(self) -> str:
@@ -192,7 +213,7 @@ class Comparison:
         ]
         rule = "-" * len(lines[0])
         star = ["* the best"] if marks[0] else []
-        below = "\n".join([*star, *self.notes])
+        below = "\n".join([*star, *self._tested(), *self.notes])
         body = "\n".join(line.rstrip() for line in [lines[0], rule, *lines[1:]])
         return "\n\n".join(part for part in (self.data, body, below) if part)
 
@@ -202,7 +223,7 @@ class Comparison:
         rows = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in table]
         rule = "|" + "|".join("---" if i < 2 else "---:" for i in range(len(table[0]))) + "|"
         body = "\n".join([rows[0], rule, *rows[1:]])
-        notes = "\n".join(f"- {_escaped(note)}" for note in self.notes)
+        notes = "\n".join(f"- {_escaped(note)}" for note in (*self._tested(), *self.notes))
         return "\n\n".join(part for part in (_escaped(self.data), body, notes) if part)
 
     def _cells(self, marked: Any) -> list[list[str]]:

@@ -44,7 +44,7 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[str], *, low
         references: What it should have answered, in the same order.
         lowercase: Ignore case.
     """
-    return _rate(_pairs(hypotheses, references, lowercase=lowercase))
+    return rate(*edit_counts(hypotheses, references, lowercase=lowercase).sum(0))
 
 
 def character_error_rate(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
@@ -53,7 +53,7 @@ def character_error_rate(hypotheses: Sequence[str], references: Sequence[str], *
     A space between words is a character, a run of white space is one space, and none counts at either end. Otherwise
     as `word_error_rate` (and jiwer's `cer`, which takes every space of a run for a character of its own).
     """
-    return _rate(_pairs(hypotheses, references, lowercase=lowercase, characters=True))
+    return rate(*edit_counts(hypotheses, references, lowercase=lowercase, characters=True).sum(0))
 
 
 def phone_error_rate(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
@@ -87,13 +87,19 @@ def _pairs(
     return [(symbols(ours), symbols(theirs)) for ours, theirs in zip(hypotheses, references, strict=True)]
 
 
-def _rate(pairs: Sequence[Pair]) -> float:
+def edit_counts(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, characters: bool = False
+) -> np.ndarray:
+    """(examples, 2) the edits of each answer, and the symbols of its reference."""
+    pairs = _pairs(hypotheses, references, lowercase=lowercase, characters=characters)
+    return np.array([(edit_distance(ours, theirs), len(theirs)) for ours, theirs in pairs])
+
+
+def rate(edits: float, symbols: float) -> float:
     """Percent: edits of all answers, by symbols of all references."""
-    edits = sum(edit_distance(ours, theirs) for ours, theirs in pairs)
-    symbols = sum(len(theirs) for _, theirs in pairs)
     if symbols == 0:
         return 100.0 if edits else 0.0
-    return 100.0 * edits / symbols
+    return float(100.0 * edits / symbols)
 
 
 def _without_common_ends(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Direction = Literal["higher", "lower"]
 
@@ -85,6 +88,13 @@ class Report:
     @property
     def answers(self) -> list[str]:
         return []
+
+    def rescore(self, metric: str) -> Callable[[np.ndarray], float] | None:
+        """From how often each example is drawn, (examples,), to a figure; None of one that examples do not add up to.
+
+        By it a comparison tells a difference from chance (`significance.py`).
+        """
+        return None
 
     def beside(self, baselines: Mapping[str, Mapping[str, Any]]) -> Report:
         """The same report with figures of what the model has to beat, where it has room for them."""

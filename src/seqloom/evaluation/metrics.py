@@ -1,8 +1,11 @@
 """Scores of whole test sets of texts: BLEU, chrF and TER by sacrebleu, exact answers, error rates.
 
 sacrebleu does the counting, so our figures can be compared with published ones; `signatures` returns the strings that
-say how they were counted. sacrebleu's own defaults are kept on purpose, which has one visible effect: TER always
-ignores case.
+say how they were counted. sacrebleu's own defaults are kept, which has one visible effect: TER always ignores case.
+
+One is not: BLEU counts the orders of n-grams that can occur (`eff:yes` in its signature). Where every answer is shorter
+than four words there is no 4-gram, and by the default the BLEU of perfect answers would be 0. As soon as one answer has
+four words, both are the same number.
 """
 
 from __future__ import annotations
@@ -10,13 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from seqloom.errors import UserError, one_of
 from seqloom.evaluation.error_rates import (
     character_error_rate,
+    edit_counts,
     phone_error_rate,
+    rate,
     sequence_error_rate,
     word_error_rate,
 )
+from seqloom.evaluation.significance import Rescore, of_mean, of_sums
 
 BY_SACREBLEU = ("bleu", "chrf", "ter")
 ERROR_RATES = {
@@ -80,29 +88,41 @@ def signatures(metrics: Sequence[str] = USUAL, *, lowercase: bool = False, token
     return found
 
 
-def group_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenized: bool = False
-) -> float:
-    """BLEU of a part of a test set.
-
-    A part may hold only sentences too short for a 4-gram. Plain BLEU is then 0 even when every word is right, so the
-    orders that cannot occur are left out. Wherever 4-grams exist, this equals `corpus_scores(...)["bleu"]`.
-    """
-    assert_parallel(hypotheses, references)
-    metric = _sacrebleu_metric("bleu", lowercase=lowercase, tokenized=tokenized, effective_order=True)
-    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
-
-
 def exact_match(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
     """The percentage of answers equal to their reference; runs of white space count as one space."""
-    assert_parallel(hypotheses, references)
+    return float(100.0 * exact_matches(hypotheses, references, lowercase=lowercase).mean())
+
+
+def exact_matches(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> np.ndarray:
+    """(examples,) whether each answer equals its reference."""
 
     def normal(text: str) -> str:
         text = " ".join(text.split())
         return text.lower() if lowercase else text
 
-    hits = sum(normal(ours) == normal(theirs) for ours, theirs in zip(hypotheses, references, strict=True))
-    return 100.0 * hits / len(references)
+    return np.array([normal(ours) == normal(theirs) for ours, theirs in zip(hypotheses, references, strict=True)])
+
+
+def rescored(
+    name: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenized: bool = False,
+) -> Rescore:
+    """The same score of a test set in which each example stands as often as it was drawn."""
+    assert_parallel(hypotheses, references)
+    if name in BY_SACREBLEU:
+        metric = _sacrebleu_metric(name, lowercase=lowercase, tokenized=tokenized)
+        counts = np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), np.float64)
+        return of_sums(counts, lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score))
+    if name in ("exact_match", "sequence_error_rate"):
+        right = exact_matches(hypotheses, references, lowercase=lowercase)
+        return of_mean(100.0 * (right if name == "exact_match" else ~right))
+    characters = name == "character_error_rate"
+    counts = edit_counts(hypotheses, references, lowercase=lowercase, characters=characters)
+    return of_sums(counts, lambda sums: rate(*sums))
 
 
 def looks_tokenized(texts: Sequence[str]) -> bool:
@@ -119,13 +139,13 @@ def assert_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> Non
     assert len(hypotheses) > 0, "nothing to score: the list of hypotheses is empty"
 
 
-def _sacrebleu_metric(name: str, *, lowercase: bool, tokenized: bool, effective_order: bool = False) -> Any:
+def _sacrebleu_metric(name: str, *, lowercase: bool, tokenized: bool) -> Any:
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     if name == "bleu":
         # `force` only silences advice to detokenise in the middle of our progress; `looks_tokenized` gives it in ours.
         tokenize = "none" if tokenized else "13a"
-        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, effective_order=effective_order)
+        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, effective_order=True)
     if name == "chrf":
         return CHRF(lowercase=lowercase)
     if name == "ter":

@@ -14,7 +14,8 @@ from typing import Any
 
 from seqloom.corpus.examples import Pair
 from seqloom.evaluation.figures import METRICS, Report
-from seqloom.evaluation.metrics import USUAL, corpus_scores, exact_match, group_bleu, signatures
+from seqloom.evaluation.metrics import TEXT_METRICS, USUAL, corpus_scores, rescored, signatures
+from seqloom.evaluation.significance import Rescore
 
 EDGES = (5, 10, 15, 20, 30, 40, 50)
 """The longest sentence of each length bucket; one more bucket holds everything longer."""
@@ -104,6 +105,11 @@ class TextReport(Report):
     buckets: list[Bucket] = field(default_factory=list)
     tags: dict[str, Group] | None = None
     texts: list[str] = field(default_factory=list, repr=False)
+    references: list[str] = field(default_factory=list, repr=False)
+    how: Mapping[str, bool] = field(default_factory=dict, repr=False)
+
+    def rescore(self, metric: str) -> Rescore | None:
+        return rescored(metric, self.texts, self.references, **self.how) if metric in TEXT_METRICS else None
 
     @property
     def figures(self) -> dict[str, float]:
@@ -186,6 +192,8 @@ def evaluate_texts(
         buckets=by_length(sources, hypotheses, references, edges, lowercase=lowercase, tokenized=tokenized),
         tags=None if tags is None else by_tag(tags, hypotheses, references, lowercase=lowercase, tokenized=tokenized),
         texts=list(hypotheses),
+        references=list(references),
+        how={"lowercase": lowercase, "tokenized": tokenized},
     )
 
 
@@ -217,11 +225,8 @@ def _group(
 ) -> Group:
     ours = [hypotheses[i] for i in members]
     theirs = [references[i] for i in members]
-    return Group(
-        count=len(members),
-        bleu=group_bleu(ours, theirs, lowercase=lowercase, tokenized=tokenized),
-        exact_match=exact_match(ours, theirs, lowercase=lowercase),
-    )
+    scores = corpus_scores(ours, theirs, ("bleu", "exact_match"), lowercase=lowercase, tokenized=tokenized)
+    return Group(len(members), **scores)
 
 
 def _length_label(lower: int, upper: int | None) -> str:

@@ -43,6 +43,7 @@ class ExportedTranslation:
     verbs = frozenset({"predict", "evaluate"})
     tests = "first"
     report_options = frozenset({"lowercase", "tokenized", "decoding", "output", "engine"})
+    offers: frozenset[str] = frozenset()
     one_input = "a text"
 
     def __init__(self, positions: int | None, measured: Sequence[str], parameters: int) -> None:

@@ -97,13 +97,13 @@ def heatmap(
     rows: Sequence[str],
     columns: Sequence[str],
     title: str,
-    path: str | Path,
+    path: str | Path | None,
     *,
     marks: Iterable[tuple[int, int]] = (),
     marks_label: str = "gold alignment",
     low: float | None = None,
     high: float | None = None,
-) -> Path:
+) -> Any:
     """Draw one matrix with its columns named along the top and its rows on the left.
 
     Args:
@@ -111,7 +111,7 @@ def heatmap(
         rows: A label for each row.
         columns: A label for each column; slanted only where they would not fit side by side.
         title: A heading, or "".
-        path: A .svg, .png, .pdf or .html file in a folder that exists.
+        path: A .svg, .png, .pdf or .html file in a folder that exists; None: give back the figure instead.
         marks: Cells (row, column) to frame.
         marks_label: What a frame means.
         low: The value of the lightest colour; see `terminal.value_range` for what is chosen otherwise.
@@ -123,16 +123,19 @@ def heatmap(
 
 def panels(
     items: Sequence[Panel],
-    path: str | Path,
+    path: str | Path | None,
     title: str = "",
     *,
     across: int | None = None,
     marks_label: str = "gold alignment",
     caption: str = "",
-) -> Path:
-    """Draw several heat maps in one figure, `across` of them side by side (as many as fit a page if None)."""
+) -> Any:
+    """Draw several heat maps in one figure, `across` of them side by side (as many as fit a page if None).
+
+    Without a path the figure itself is given back.
+    """
     assert items, "no panel to draw"
-    target = checked_path(path)
+    target = None if path is None else checked_path(path)
     with look():
         places = [_place(item) for item in items]
         wide, high = max(p.width for p in places), max(p.height for p in places)
@@ -156,7 +159,7 @@ def panels(
         if marked:
             _mark_legend(page, marks_label, MARGIN + notes.height)
         notes.write(page)
-        return save_page(page, target)
+        return page if target is None else save_page(page, target)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ set late, as the target's must be; they are compared with the shapes whenever bo
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,17 @@ class LabelledArray:
         return list(known) if known is not None else [str(i) for i in range(self.values.shape[axis])]
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """How long each of `axes` is."""
+        return self.values.shape
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """For NumPy: `np.asarray(trace["decoder.attention"])`."""
+        if copy is False and dtype is not None and np.dtype(dtype) != self.values.dtype:
+            raise ValueError(f"{self.name!r} holds {self.values.dtype}; as {np.dtype(dtype)} it must be copied")
+        return np.array(self.values, dtype) if copy else np.asarray(self.values, dtype)
+
+    @property
     def rows(self) -> list[str]:
         """The labels of the last axis but one; for a single row of values, the last part of the array's name."""
         return self.labels_of(-2) if self.values.ndim > 1 else [self.name.rsplit(".", 1)[-1]]
@@ -57,10 +68,15 @@ class LabelledArray:
         """The labels of the last axis."""
         return self.labels_of(-1)
 
-    def plot(self, path: str | Path, title: str | None = None, *, marks: Iterable[tuple[int, int]] = ()) -> Path:
-        """Write the array as a heat map to a .svg, .png, .pdf or .html file; axes before the last two become panels.
+    def plot(
+        self, path: str | Path | None = None, title: str | None = None, *, marks: Iterable[tuple[int, int]] = ()
+    ) -> Any:
+        """The array as a heat map; axes before the last two become panels.
 
-        `marks` are cells (row, column) to frame, such as gold links.
+        Args:
+            path: a .svg, .png, .pdf or .html file to write, which is given back; None: give back matplotlib's figure.
+            title: a heading; the array's name when absent.
+            marks: cells (row, column) to frame, such as gold links.
         """
         title = self.name if title is None else title
         low, high = value_range(self.values)
@@ -169,6 +185,16 @@ class Trace:
     def names(self) -> list[str]:
         """The arrays this trace holds, in the order they were first seen."""
         return list(self._entries)
+
+    def keys(self) -> list[str]:
+        """The same, as a mapping has it."""
+        return self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __repr__(self) -> str:
+        return f"<trace: {', '.join(self.names()) or 'nothing'}>"
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

@@ -142,6 +142,8 @@ class Task:
     kind: ClassVar[str] = "a model"
     """What one of its models is called in a sentence."""
 
+    offers: ClassVar[frozenset[str]] = frozenset()
+    """What a model offers in Python beside the verbs: names of attributes and methods of its network."""
     one_input: ClassVar[str] = "a text"
     """What one input is, in a sentence."""
 

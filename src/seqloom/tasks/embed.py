@@ -84,6 +84,10 @@ class Embedding(Task):
     tests = "all"
     kind = "word vectors"
     one_input = "a word"
+    offers = frozenset(
+        {"__contains__", "__getitem__", "__len__", "analogy", "doesnt_match", "index_to_key", "key_to_index"}
+        | {"most_similar", "neighbours", "similarity", "vector"}
+    )
 
     def __init__(self, words: Words, counts: WordCounts | None = None) -> None:
         """`counts` are needed for learning only."""

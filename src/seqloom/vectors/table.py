@@ -23,6 +23,12 @@ EPSILON = 1e-3  # keeps 3CosMul's denominator from zero (Levy and Goldberg 2014b
 QUESTIONS_AT_ONCE, WORDS_AT_ONCE = 256, 16_384  # so many similarities are held while questions are answered
 
 
+class UnknownWord(UserError, KeyError):
+    """A word that has no vector: a user's mistake, and what Python raises for a key that is not there."""
+
+    __str__ = Exception.__str__
+
+
 class Neighbour(NamedTuple):
     """A word and how similar it is: a cosine, or the score of 3CosMul."""
 
@@ -30,7 +36,7 @@ class Neighbour(NamedTuple):
     similarity: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WordVectors:
     """One row of `matrix` for each word, the most frequent first where frequencies are known.
 
@@ -65,6 +71,13 @@ class WordVectors:
     def __contains__(self, word: object) -> bool:
         return word in self.index
 
+    def __repr__(self) -> str:
+        return f"<word vectors: {len(self):,} words, {self.size} numbers each>"
+
+    def __getitem__(self, words: str | Sequence[str]) -> np.ndarray:
+        """The vector of a word (size,), or of several (words, size)."""
+        return self.vector(words) if isinstance(words, str) else np.stack([self.vector(word) for word in words])
+
     @property
     def size(self) -> int:
         """Of a vector."""
@@ -74,6 +87,16 @@ class WordVectors:
     def index(self) -> dict[str, int]:
         """Word -> its row."""
         return {word: row for row, word in enumerate(self.words)}
+
+    @property
+    def index_to_key(self) -> list[str]:
+        """The words in the order of their rows, by the name that gensim has for it."""
+        return self.words
+
+    @property
+    def key_to_index(self) -> dict[str, int]:
+        """Word -> its row, by the name that gensim has for it."""
+        return self.index
 
     @cached_property
     def unit(self) -> np.ndarray:
@@ -107,7 +130,7 @@ class WordVectors:
         """The vector of a word; an unknown word's is the mean of its pieces where there are any.
 
         Raises:
-            UserError: The word is unknown; similar spellings are named.
+            UnknownWord: similar spellings are named.
         """
         row = self.index.get(word)
         if row is not None:
@@ -118,7 +141,7 @@ class WordVectors:
                 return self.buckets[rows].mean(0, dtype=np.float32)
         near = self.near_spellings(word)
         hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-        raise UserError(f"{word!r} is not among the {len(self):,} words that have a vector{hint}")
+        raise UnknownWord(f"{word!r} is not among the {len(self):,} words that have a vector{hint}")
 
     def near_spellings(self, word: str, most: int = 3) -> list[str]:
         """Known words that differ in case, else a few that differ by a letter or two."""
@@ -161,6 +184,34 @@ class WordVectors:
             if vector.shape != (self.size,):
                 raise UserError(f"the vectors have {self.size} numbers; this one has the shape {vector.shape}")
         return self._best(self.unit @ _normalised(vector[None])[0], count, exclude or ())
+
+    def most_similar(
+        self,
+        positive: str | np.ndarray | Sequence[str | np.ndarray] = (),
+        negative: str | np.ndarray | Sequence[str | np.ndarray] = (),
+        topn: int = 10,
+    ) -> list[Neighbour]:
+        """The words nearest to the sum of some vectors minus others, all of length 1, as gensim has it (3CosAdd).
+
+        Args:
+            positive: words or vectors that are added.
+            negative: words or vectors that are subtracted.
+            topn: how many; words that were given are no answers.
+        """
+        added, subtracted = ([one] if isinstance(one, str | np.ndarray) else list(one) for one in (positive, negative))
+        given = [*added, *subtracted]
+        if not given:
+            raise UserError("most_similar takes words: positive=['king', 'woman'], negative=['man']")
+        vectors = _normalised(np.stack([self.vector(one) if isinstance(one, str) else one for one in given]))
+        total = vectors[: len(added)].sum(0) - vectors[len(added) :].sum(0)
+        return self.neighbours(total, topn, [one for one in given if isinstance(one, str)])
+
+    def doesnt_match(self, words: Sequence[str]) -> str:
+        """The word farthest from the mean of all of them."""
+        if isinstance(words, str) or len(words) < 2:
+            raise UserError(f"doesnt_match takes a list of words, two or more; got {words!r}")
+        vectors = _normalised(self[words])
+        return words[int((vectors @ vectors.mean(0)).argmin())]
 
     def analogy(self, a: str, b: str, c: str, count: int = 10, method: Method = "add") -> list[Neighbour]:
         """`a` is to `b` as `c` is to what? The three words themselves are no answers.
