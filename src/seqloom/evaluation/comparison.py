@@ -162,10 +162,14 @@ class Comparison:
 
     def _tested(self) -> list[str]:
         """What is to be read below the table about differences that were tested."""
-        found = []
-        for metric in self.metrics:
-            if listed := ", ".join(f"{name} (p = {p:.2f})" for name, p in self.chance(metric).items()):
-                found.append(f"No star for {metric.title}: the best may be ahead by chance, of {listed}.")
+        chance = {metric: self.chance(metric) for metric in self.metrics}
+        found = [
+            f"No star for {metric.title}: the best may be ahead by chance, of "
+            + ", ".join(f"{name} (p = {p:.2f})" for name, p in rivals.items())
+            + "."
+            for metric, rivals in chance.items()
+            if rivals
+        ]
         if found or any(self.p_values.values()):
             found.append(f"Differences are tested by paired bootstrap resampling; a star needs p < {LEVEL}.")
         return found

@@ -33,7 +33,7 @@ def of_mean(values: np.ndarray) -> Rescore:
 
 
 def p_value(first: Rescore, second: Rescore, count: int) -> float:
-    """How probable so large a difference is between models that are equally good; two-sided, with the same draws always.
+    """How probable so large a difference is between models that are equally good: two-sided, the same draws always.
 
     The differences of the draws, shifted to a mean of 0, stand for those of equal models. One is added to numerator and
     denominator, as the observed set is one of the draws (Davison and Hinkley 1997, section 4.2).
@@ -54,7 +54,7 @@ def p_value(first: Rescore, second: Rescore, count: int) -> float:
 def against_the_best(
     metric: Metric, figures: Mapping[str, float], rescore: Mapping[str, Rescore], count: int
 ) -> dict[str, float]:
-    """The p-value of each other model's distance from the best one; of those that can be drawn anew, if the best can."""
+    """The p-value of each other model's distance from the best one, where both can be drawn anew."""
     if len(figures) < 2:
         return {}
     best = (max if metric.better == "higher" else min)(figures, key=lambda name: figures[name])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import pairwise
 from typing import Any
 
 SECONDS_BETWEEN_LINES = 15.0
+MOST_PIECES, FEWEST_PIECES = 200, 3  # that an estimate rests on
 
 
 def duration(seconds: float) -> str:
@@ -21,11 +23,46 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+class Pace:
+    """How long the rest will take, by how fast things went lately.
+
+    What is done first is often slow, since it is loaded or compiled before it is done, and says nothing of the rest. So
+    only the later half of the time counts, and the slowest piece of it is left out.
+    """
+
+    def __init__(self) -> None:
+        self.points: list[tuple[float, float]] = []  # (seconds, share) of those pieces that count
+        self.first = 0.0
+
+    def hear(self, seconds: float, share: float) -> None:
+        """So much was done at that time; to be told after every piece."""
+        points = self.points
+        if not points:
+            self.first = seconds
+        elif share <= points[-1][1]:
+            return
+        if len(points) > 2 and seconds - points[-2][0] < (seconds - points[0][0]) / MOST_PIECES:
+            points.pop()  # many pieces of a moment make one
+        points.append((seconds, share))
+        since = (self.first + seconds) / 2
+        while len(points) > FEWEST_PIECES + 1 and points[1][0] <= since:
+            points.pop(0)
+
+    def left(self) -> float | None:
+        """Seconds; None while too little is known."""
+        pieces = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(self.points)]
+        if len(pieces) < FEWEST_PIECES:
+            return None
+        pieces.remove(max(pieces, key=lambda piece: piece[0] / piece[1]))
+        spent, done = (sum(column) for column in zip(*pieces, strict=True))
+        return (1 - self.points[-1][1]) * spent / done
+
+
 class Progress:
     """A share done between 0 and 1, a few figures beside it, and an estimate of the time left."""
 
     def __init__(self, title: str, start: float = 0.0) -> None:
-        self.title, self.start_share, self.share = title, start, start
+        self.title, self.share, self.pace = title, start, Pace()
         self.began = self.last_line = time.monotonic()
         self.bar: Any = None
         if sys.stderr.isatty():
@@ -54,15 +91,15 @@ class Progress:
             self.bar.stop()
 
     def left(self) -> str:
-        """The time left at the pace so far, once there is enough of it to judge by."""
-        done, spent = self.share - self.start_share, time.monotonic() - self.began
-        if spent < 2.0 or done <= 0:
-            return ""
-        return f"{duration(spent * (1 - self.share) / done)} left"
+        """The time left, once there is enough to judge by."""
+        seconds = self.pace.left() if time.monotonic() - self.began >= 2.0 else None
+        return "" if seconds is None else f"{duration(seconds)} left"
 
     def update(self, share: float | None, figures: str) -> None:
         """Move on; `figures` is a short text such as 'step 300  loss 1.23'. None: how much there is is not known."""
-        self.share = self.share if share is None else min(1.0, share)
+        if share is not None:
+            self.share = min(1.0, share)
+            self.pace.hear(time.monotonic(), self.share)
         if self.bar is not None:
             total = None if share is None else 1.0  # without a total the bar only shows that something happens
             self.bar.update(self.task, total=total, completed=self.share, figures=figures, left=self.left())

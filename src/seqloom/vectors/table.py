@@ -181,8 +181,7 @@ class WordVectors:
             exclude = (word_or_vector,) if exclude is None else exclude
         else:
             vector = np.asarray(word_or_vector, np.float32)
-            if vector.shape != (self.size,):
-                raise UserError(f"the vectors have {self.size} numbers; this one has the shape {vector.shape}")
+            self._must_fit(vector)
         return self._best(self.unit @ _normalised(vector[None])[0], count, exclude or ())
 
     def most_similar(
@@ -191,10 +190,10 @@ class WordVectors:
         negative: str | np.ndarray | Sequence[str | np.ndarray] = (),
         topn: int = 10,
     ) -> list[Neighbour]:
-        """The words nearest to the sum of some vectors minus others, all of length 1, as gensim has it (3CosAdd).
+        """The words nearest to some words' vectors minus others', each of length 1, as gensim has it (3CosAdd).
 
         Args:
-            positive: words or vectors that are added.
+            positive: words that are added, or vectors as they are.
             negative: words or vectors that are subtracted.
             topn: how many; words that were given are no answers.
         """
@@ -202,8 +201,12 @@ class WordVectors:
         given = [*added, *subtracted]
         if not given:
             raise UserError("most_similar takes words: positive=['king', 'woman'], negative=['man']")
-        vectors = _normalised(np.stack([self.vector(one) if isinstance(one, str) else one for one in given]))
-        total = vectors[: len(added)].sum(0) - vectors[len(added) :].sum(0)
+        vectors = [
+            _normalised(self[[one]])[0] if isinstance(one, str) else np.asarray(one, np.float32) for one in given
+        ]
+        for vector in vectors:
+            self._must_fit(vector)
+        total = np.sum(vectors[: len(added)], 0) - np.sum(vectors[len(added) :], 0)
         return self.neighbours(total, topn, [one for one in given if isinstance(one, str)])
 
     def doesnt_match(self, words: Sequence[str]) -> str:
@@ -269,6 +272,10 @@ class WordVectors:
                             best[method][number] = float(scores[place])
                             answers[method][start + number] = first + place
         return answers
+
+    def _must_fit(self, vector: np.ndarray) -> None:
+        if vector.shape != (self.size,):
+            raise UserError(f"the vectors have {self.size} numbers; this one has the shape {vector.shape}")
 
     def _best(self, scores: np.ndarray, count: int, exclude: Iterable[str]) -> list[Neighbour]:
         if count < 1:
