@@ -31,6 +31,10 @@ class Details(Protocol):
         """Attention and gates on the way to it."""
         ...
 
+    def warnings(self) -> list[str]:
+        """What somebody should know before believing it."""
+        ...
+
 
 class Answer:
     """What the model said to one text.
@@ -77,6 +81,11 @@ class Answer:
         """Attention and gates."""
         return self.details.trace()
 
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What one should know before believing it, such as that the model knows no word of the text."""
+        return self.details.warnings()
+
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {
             "source": self.source,
@@ -89,6 +98,8 @@ class Answer:
         }
         if self.alternatives:
             values["alternatives"] = [other.to_dict() for other in self.alternatives]
+        if self.warnings:
+            values["warnings"] = self.warnings
         return values
 
     def _repr_html_(self) -> str:
@@ -107,8 +118,14 @@ class LabelAnswer:
 
     alternatives: Sequence[Any] = ()
 
-    def __init__(self, source: Any, probabilities: Mapping[str, float], trace: Callable[[], Any]) -> None:
-        self.source, self._trace = source, trace
+    def __init__(
+        self,
+        source: Any,
+        probabilities: Mapping[str, float],
+        trace: Callable[[], Any],
+        warnings: Callable[[], list[str]] = list,
+    ) -> None:
+        self.source, self._trace, self._warnings = source, trace, warnings
         self.probabilities = dict(sorted(probabilities.items(), key=lambda one: (-one[1], one[0])))
 
     def __repr__(self) -> str:
@@ -137,13 +154,19 @@ class LabelAnswer:
         """What the model looked at."""
         return self._trace()
 
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What one should know before believing it."""
+        return self._warnings()
+
     def to_dict(self) -> dict[str, Any]:
-        return {
+        values = {
             "source": plain_source(self.source),
             "label": self.label,
             "probability": round(self.probability, 6),
             "probabilities": {label: round(chance, 6) for label, chance in self.probabilities.items()},
         }
+        return {**values, "warnings": self.warnings} if self.warnings else values
 
 
 class AnsweredSpan(NamedTuple):
@@ -339,6 +362,7 @@ class NeighbourAnswer(NamedTuple):
     known: bool
     neighbours: Sequence[tuple[str, float]]
     alternatives: Sequence[Any] = ()
+    warnings: Sequence[str] = ()
 
     @property
     def text(self) -> str:

@@ -88,7 +88,7 @@ def _learned(recipe: Recipe, folder: Path, resume: bool) -> Task:
     kind = find_task(recipe.task)
     if resume and folder.is_dir():
         return kind.kept(folder)
-    task = kind.learn(recipe, say)
+    task = kind.begin(recipe, say)
     task.keep(folder)
     return task
 
@@ -119,9 +119,18 @@ def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: boo
         what = "a finished run" if finished else unfinished
         go_on = "" if finished else "--resume goes on with it, "
         raise UserError(f"{run}: holds {what}; {go_on}--restart throws it away, --run DIR uses another folder")
+    _check_start(run, parsed)
     _clear(run)
     write_atomically(kept, recipe_text(parsed))
     return parsed
+
+
+def _check_start(run: Path, recipe: Recipe) -> None:
+    """Whether the model that a recipe starts from fits, and is still there when the run's folder is cleared."""
+    start = getattr(recipe, "start_from", None)
+    if start is not None and run.resolve() in (Path(start).resolve(), Path(start).resolve().parent):
+        raise UserError(f"start_from: {start} is this run itself; --run DIR uses another folder")
+    find_task(recipe.task).check_start(recipe)
 
 
 def _clear(run: Path) -> None:
@@ -148,6 +157,7 @@ def model_card(recipe: Recipe, task: Task, fitted: Fitted) -> str:
     rows = {
         "task": f"{recipe.task}: {task.about}",
         "model": f"{recipe.model.kind}, {fitted.size}",
+        **({"started from": start} if (start := getattr(recipe, "start_from", None)) else {}),
         "trained on": task.describe(recipe.data.train),
         **fitted.card,
         "vocabulary": task.vocabulary(),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import seqloom
 from seqloom.errors import UserError, one_of
 from seqloom.folders import find_model, is_exported, name_of, read_config
 
@@ -315,6 +316,33 @@ class Model:
                 if not known:
                     raise UserError(f"{self.folder}: {self.task.kind} takes no options when it answers; got {name}")
         return self.options.overridden(changes)
+
+    # -- going on ----------------------------------------------------------------------------------------------------
+
+    def continue_training(self, more: Any, run: str | Path | None = None, *, overrides: Sequence[str] = ()) -> Model:
+        """Train on with other data: a new run that starts from these weights, with the same vocabulary and settings.
+
+        Args:
+            more: what to train on: a file, or files that belong together; or the corpora of the section `data` that
+                change, such as {"train": …, "valid": …}.
+            run: folder of the new run; by default that of this one with `-continued`.
+            overrides: settings to change, such as "training.learning_rate=1e-4".
+        """
+        recipe = self.recipe()
+        if recipe is None or not hasattr(self.task, "write"):
+            raise UserError(f"{self.folder}: training goes on from a run folder, which knows its recipe")
+        files = [more] if isinstance(more, str | Path) else more
+        if isinstance(files, list | tuple) and files and all(isinstance(one, str | Path) for one in files):
+            more = {"train": self._in_files([str(one) for one in files])[1]}
+        if not isinstance(more, Mapping):
+            raise UserError(
+                f"continue_training takes files, or corpora of the section data by name; got {_shown(more)}"
+            )
+        values = recipe.model_dump(mode="json")
+        data = {name: getattr(one, "model_dump", lambda one=one, **_: one)(mode="json") for name, one in more.items()}
+        here = self.folder.expanduser().resolve().parent
+        values |= {"data": {**values["data"], **data}, "start_from": str(here)}
+        return seqloom.train(values, run or here.with_name(f"{here.name}-continued"), overrides=overrides)
 
     # -- where it comes from -----------------------------------------------------------------------------------------
 

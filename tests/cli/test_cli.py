@@ -18,6 +18,7 @@ import yaml
 from conftest import tiny_recipe
 from seqloom.cli.listing import What
 from seqloom.cli.main import VERBS, run
+from seqloom.model import load
 
 
 @pytest.fixture
@@ -75,6 +76,23 @@ def test_predict_json_is_one_object_a_line(tiny_run: Path, capsys: pytest.Captur
     answers = [json.loads(line) for line in out.splitlines()]
     assert [a["source"] for a in answers] == ["a cat", "the dog"]
     assert all(len(a["alternatives"]) == 1 and a["score"] <= 0 for a in answers)
+
+
+def test_predict_warns_of_texts_that_it_knows_nothing_of(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "the model knows none of the words 'THE', 'CAT'; in lower case it knows all of them"
+    out, err = called(capsys, "predict", tiny_run, "THE CAT")
+    assert said not in out
+    assert err == f"warning: {said}\n"
+    out, err = called(capsys, "predict", tiny_run, "the cat", "THE CAT", "--format", "json")
+    first, second = map(json.loads, out.splitlines())
+    assert "warnings" not in first
+    assert second["warnings"] == [said]
+    assert f"warning: input 2: {said}\n" in err
+    (tmp_path / "in.txt").write_text("xyz\n" * 30)
+    assert called(capsys, "predict", tiny_run, "--input", tmp_path / "in.txt")[1].count("warning: input") == 10
+    assert load(tiny_run)("THE CAT").warnings == [said]
 
 
 def test_predict_takes_decoding_settings(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -254,6 +254,12 @@ def test_greedy_search_finds_out_how_likely_an_answer_is_when_that_is_asked(
     assert [count for count in scored if count] == [len([text for text in SENTENCES if text.strip()])], "all at once"
 
 
+def test_a_text_of_which_it_knows_nothing_gets_the_same_warning(original: Model, exported: Model) -> None:
+    ours, theirs = original("ZYX QUUX"), exported("ZYX QUUX")
+    assert ours.warnings == theirs.warnings == ["the model knows none of the words 'ZYX', 'QUUX'"]
+    assert exported("the dog slept").warnings == []
+
+
 def test_an_export_computes_with_eight_bits_where_that_is_asked(folder: Path, exported: Model, original: Model) -> None:
     fresh = opened(folder)
     rounded = fresh.predict(SENTENCES, precision="int8")

@@ -389,6 +389,9 @@ class Silent:
     def trace(self) -> Any:
         raise UserError("this engine shows no attention")
 
+    def warnings(self) -> list[str]:
+        return []
+
 
 def test_an_answer_without_a_trace_is_its_text() -> None:
     answer = Answer("a", "<b> & c", True, Silent(), [Answer("a", "<i>", True, Silent())])

@@ -104,6 +104,13 @@ def test_an_answer_is_a_label_and_how_sure_the_model_is(model: Model) -> None:
         assert found["source"] == answer.source
 
 
+def test_a_text_of_which_it_knows_nothing_gets_a_warning(model: Model) -> None:
+    known, unknown = model(["the cat", "THE CAT"])
+    assert known.warnings == []
+    assert unknown.warnings == unknown.to_dict()["warnings"]
+    assert unknown.warnings[0].endswith("'THE', 'CAT'; in lower case it knows all of them")
+
+
 def test_what_each_word_adds_sums_up_to_the_answer(model: Model) -> None:
     """Contributions and the bias are the logits: their softmax are the probabilities."""
     text = "it was not a cat"

@@ -11,6 +11,8 @@ from seqloom.cli.output import Format, note, output_to, read_texts
 from seqloom.export.engines import EngineName, choose
 from seqloom.training.progress import Progress
 
+MOST_WARNINGS = 10
+
 
 class Question(NamedTuple):
     """What is wanted of `seqloom predict`."""
@@ -56,6 +58,11 @@ def answer(question: Question) -> None:
             else:
                 out.write(one.text + "\n")
         out.flush()
+    warned = [(number, text) for number, one in enumerate(answers, 1) for text in one.warnings]
+    for number, text in warned[:MOST_WARNINGS]:
+        note(f"warning: input {number}: {text}" if len(answers) > 1 else f"warning: {text}")
+    if len(warned) > MOST_WARNINGS:
+        note(f"… and {len(warned) - MOST_WARNINGS:,} more warnings; --format json has them all")
 
 
 # -- plain command lines ----------------------------------------------------------------------------------------------

@@ -339,3 +339,8 @@ class _Details:
 
     def trace(self) -> Any:
         raise UserError(CLOSED)
+
+    def warnings(self) -> list[str]:
+        from seqloom.text.unknown import warnings_about
+
+        return warnings_about(self.scoring.texts[self.number], self.scoring.engine.source)

@@ -16,6 +16,7 @@ from seqloom.text.recutting import Recutter
 from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS
 from seqloom.text.tokenizers import Tokenizer
+from seqloom.text.unknown import warnings_about
 from seqloom.training.progress import Progress as Bar
 
 FILE = "tokenizer.json"
@@ -71,6 +72,10 @@ class TextSource:
     def unknown_rate(self, raw: Sequence[str]) -> tuple[int, int]:
         """How many symbols of texts are unknown, and how many there are."""
         return self.tokenizer.unknown_rate(raw)
+
+    def warnings(self, raw: str) -> list[str]:
+        """What somebody should know before believing an answer to a text."""
+        return warnings_about(raw, self.tokenizer)
 
     def collate(self, rows: Mapping[str, Sequence[Any]]) -> Tokens:
         context = None if self.beside is None else collate_context(rows["symbols"], rows["places"])

@@ -190,6 +190,15 @@ class Task:
         """What must be known of the training data before step 1."""
         raise NotImplementedError
 
+    @classmethod
+    def check_start(cls, recipe: Any) -> None:
+        """Refuse a recipe that starts from a model it does not fit, before anything is thrown away."""
+
+    @classmethod
+    def begin(cls, recipe: Any, say: Say) -> Self:
+        """What a run begins with: what is learned, or where the recipe starts from a model, what that knows."""
+        return cls.learn(recipe, say)
+
     def save(self, folder: Path) -> dict[str, Any]:
         """Write what was learned; what is given back goes into `config.json`."""
         raise NotImplementedError

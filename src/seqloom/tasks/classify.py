@@ -131,6 +131,7 @@ class Classification(AnySource):
                     inputs[number],
                     dict(zip(self.target.names, row.tolist(), strict=True)),
                     lambda number=number: self.trace(model, inputs[number]),  # type: ignore[misc]
+                    lambda number=number: self.warnings(inputs[number]),  # type: ignore[misc]
                 )
                 for number, row in zip(numbers, found, strict=True)
             }

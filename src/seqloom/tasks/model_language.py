@@ -59,6 +59,8 @@ class LanguageRecipe(RunningTextRecipe):
         counted = self.model.kind == "ngram_lm"
         if counted and self.training is not None:
             return ["training: an ngram_lm is counted, not trained; remove this section"]
+        if counted and self.start_from is not None:
+            return ["start_from: an ngram_lm is counted from its text alone; remove this setting"]
         if not counted and self.training is None:
             return ["training is missing"]
         return super().contradictions()
@@ -89,6 +91,10 @@ class LanguageModelling(RunningTextTask):
         text = RunningText.learn(recipe.data.train, recipe.text)
         s = recipe.training
         return cls(text, "sentences") if s is None else cls(text, s.batching, s.predict)
+
+    def adopt(self, recipe: Any) -> None:
+        super().adopt(recipe)
+        self.predicts = recipe.training.predict
 
     def save(self, folder: Path) -> dict[str, Any]:
         return {**super().save(folder), "predict": self.predicts}

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from seqloom.corpus.lines import expand_path
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.errors import UserError
-from seqloom.files import write_json
+from seqloom.files import folder_written_aside, write_json
+from seqloom.folders import find_model, read_config
 from seqloom.nn.plain import use_plain_paths
 from seqloom.nn.pretrained import fill_embedding, freeze_rows
 from seqloom.settings import Settings
-from seqloom.tasks.base import Fitted, Recipe, Say, Task
+from seqloom.tasks.base import KEPT, Fitted, Recipe, Say, Task
 from seqloom.text.special import SPECIAL
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.checkpoints import check_fits, load_tensors, model_tensors, put_weights, save_tensors
@@ -27,11 +30,15 @@ from seqloom.training.settings import FittingSettings
 from seqloom.vectors.opening import open_vectors
 
 WEIGHTS = "model.safetensors"
+FIRST = "first.safetensors"  # beside what was learned: the weights of another model that a run starts from
 
 
 class NetworkRecipe(Recipe):
     """Whatever is trained by the loop."""
 
+    start_from: str | None = Field(
+        None, description="a run or model folder: its weights and vocabulary are what training starts from"
+    )
     training: FittingSettings
     decoding: Settings = DecodingSettings()
 
@@ -43,6 +50,67 @@ class Network(Task):
     """A task whose models are networks."""
 
     Options: ClassVar[type[Settings]] = DecodingSettings
+    first_weights: Path | None = None
+    """The file of those that training starts from, where they are another model's."""
+
+    # -- going on from another model ---------------------------------------------------------------------------------
+
+    @classmethod
+    def check_start(cls, recipe: Any) -> None:
+        if recipe.start_from is not None:
+            cls._started(recipe)
+
+    @classmethod
+    def begin(cls, recipe: Any, say: Say) -> Self:
+        if recipe.start_from is None:
+            return cls.learn(recipe, say)
+        task = cls._started(recipe)
+        say(f"starting from the weights of {recipe.start_from}; its vocabulary stays: {task.vocabulary()}")
+        return task
+
+    @classmethod
+    def _started(cls, recipe: Any) -> Self:
+        """What the model knows that a recipe starts from, if it is of the same task and architecture."""
+        place = recipe.start_from
+        try:
+            folder = find_model(expand_path(place))
+            config = read_config(folder)
+        except UserError as error:
+            raise UserError(f"start_from: {error}") from None
+        if config.get("task") != recipe.task:
+            raise UserError(
+                f"start_from: {place} is of task {config.get('task')}; this recipe is of task {recipe.task}"
+            )
+        kind = config["model"].get("kind")
+        if kind != recipe.model.kind:
+            raise UserError(f"start_from: {place} is a {kind}; this recipe describes a {recipe.model.kind}")
+        task = cls.load(folder, config)
+        task.adopt(recipe)
+        task.first_weights = folder / WEIGHTS
+        try:
+            check_fits(lambda: task.build(recipe.model), load_tensors(task.first_weights), str(task.first_weights))
+        except UserError as error:
+            raise UserError(f"start_from: the model section must be that of {place}: {error}") from None
+        return task
+
+    def adopt(self, recipe: Any) -> None:
+        """Take from a recipe what is chosen there, and not learned."""
+
+    def keep(self, folder: Path) -> None:
+        """With the weights that training starts from: a run does not need the other model to be resumed."""
+        with folder_written_aside(folder) as aside:
+            write_json(aside / KEPT, self.save(aside))
+            if self.first_weights is not None:
+                shutil.copyfile(self.first_weights, aside / FIRST)
+
+    @classmethod
+    def kept(cls, folder: Path) -> Self:
+        task = super().kept(folder)
+        if (folder / FIRST).is_file():
+            task.first_weights = folder / FIRST
+        return task
+
+    # -- what a task brings ------------------------------------------------------------------------------------------
 
     def sizes(self, settings: Any) -> dict[str, Any]:
         """What a model must know of the data: `build` passes it on beside the settings."""
@@ -73,13 +141,20 @@ class Network(Task):
         torch.manual_seed(recipe.seed)
         model = self.build(recipe.model)
         self.start(model, recipe.model, say)
+        if self.first_weights is not None:
+            put_weights(model, load_tensors(self.first_weights), str(self.first_weights))
         use_plain_paths(model, recipe.training.plain)
         return work, model
 
     def untrained(self, recipe: Any) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
-            return self.build(recipe.model)
+            model = self.build(recipe.model)
+        if recipe.start_from is not None:
+            first = self._started(recipe).first_weights
+            assert first is not None
+            put_weights(model, load_tensors(first), str(first))
+        return model
 
     def start(self, model: Any, settings: Any, say: Say) -> None:
         """Set the embeddings of a fresh model from the vectors that its settings name, and freeze these if asked to."""

@@ -113,6 +113,9 @@ class RunningTextTask(Network):
         batching = "sentences" if recipe.training is None else recipe.training.batching
         return cls(RunningText.learn(recipe.data.train, recipe.text), batching)
 
+    def adopt(self, recipe: Any) -> None:
+        self.batching = recipe.training.batching
+
     def save(self, folder: Path) -> dict[str, Any]:
         self.text.save(folder)
         return {"symbols": {"text": len(self.text.tokenizer)}, "batching": self.batching}

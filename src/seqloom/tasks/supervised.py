@@ -167,6 +167,11 @@ class Supervised(Network):
 
     # -- answering ---------------------------------------------------------------------------------------------------
 
+    def warnings(self, raw: Any) -> list[str]:
+        """What somebody should know before believing an answer to an input, where the source has anything to say."""
+        of_source = getattr(self.source, "warnings", None)
+        return [] if of_source is None else of_source(raw)
+
     def answered(
         self,
         raw: Sequence[Any],

@@ -113,6 +113,9 @@ class Translation(Supervised):
         target = Tokenizer.train((pair.target for pair in read_pairs(corpus)), text.side("target"))
         return cls(TextSource(source, beside), TextTarget(target), recipe.metrics)
 
+    def adopt(self, recipe: TranslationRecipe) -> None:
+        self.measured = tuple(recipe.metrics)
+
     def save(self, folder: Path) -> dict[str, Any]:
         save_sides(folder, self.source.tokenizer, self.target.tokenizer)
         save_beside(self.source.beside, folder)
@@ -373,3 +376,6 @@ class _Details:
 
     def trace(self) -> Any:
         return self.task.trace(self.model, self.source, self.hypothesis.tokens)
+
+    def warnings(self) -> list[str]:
+        return self.task.warnings(self.source)
