@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import seqloom
+from seqloom.corpus.lines import expand_path
 from seqloom.errors import UserError
 from seqloom.files import write_atomically
 from seqloom.folders import FORMAT
@@ -128,7 +129,8 @@ def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: boo
 def _check_start(run: Path, recipe: Recipe) -> None:
     """Whether the model that a recipe starts from fits, and is still there when the run's folder is cleared."""
     start = getattr(recipe, "start_from", None)
-    if start is not None and run.resolve() in (Path(start).resolve(), Path(start).resolve().parent):
+    place = None if start is None else Path(expand_path(start)).resolve()
+    if place is not None and run.resolve() in (place, place.parent):
         raise UserError(f"start_from: {start} is this run itself; --run DIR uses another folder")
     find_task(recipe.task).check_start(recipe)
 
