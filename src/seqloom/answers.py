@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from seqloom.errors import UserError
 
+MOST_BARS = 10  # labels that a notebook shows
+
 
 class Details(Protocol):
     """What is known of an answer beyond its text, computed when it is asked for."""
@@ -105,12 +107,13 @@ class Answer:
     def _repr_html_(self) -> str:
         """The text, the other answers, and where the model looked if it attends."""
         others = "".join(f"<li>{html.escape(other.text)} ({other.score:.3f})</li>" for other in self.alternatives)
-        shown = f"<p><b>{html.escape(self.text)}</b></p>" + (f"<ol start='2'>{others}</ol>" if others else "")
+        listed = f"<ol start='2'>{others}</ol>" if others else ""
         try:
             alignment = getattr(self.trace, "alignment", None)
         except UserError:  # not every engine shows one
             alignment = None
-        return shown if alignment is None else shown + alignment._repr_html_()
+        looked = "" if alignment is None else alignment.to_hover()
+        return f"<p><b>{html.escape(self.text)}</b></p>{_warned(self.warnings)}{looked}{listed}"
 
 
 class LabelAnswer:
@@ -158,6 +161,17 @@ class LabelAnswer:
     def warnings(self) -> list[str]:
         """What one should know before believing it."""
         return self._warnings()
+
+    def _repr_html_(self) -> str:
+        """The likeliest labels with a bar each."""
+        rows = "".join(
+            f"<tr><td>{html.escape(label)}</td><td><div style='background:#0072b2;height:.8em;"
+            f"width:{12 * chance:.2f}em;min-width:1px'></div></td><td>{100 * chance:.1f} %</td></tr>"
+            for label, chance in list(self.probabilities.items())[:MOST_BARS]
+        )
+        more = len(self.probabilities) - MOST_BARS
+        others = f"<p>and {more:,} less likely labels</p>" if more > 0 else ""
+        return f"<p><b>{html.escape(self.label)}</b></p>{_warned(self.warnings)}<table>{rows}</table>{others}"
 
     def to_dict(self) -> dict[str, Any]:
         values = {
@@ -264,6 +278,7 @@ class NumbersAnswer:
     """
 
     alternatives: Sequence[Any] = ()
+    warnings: Sequence[str] = ()
     score = 0.0
     """Numbers are not ranked."""
 
@@ -306,6 +321,7 @@ class StepLabelsAnswer:
     """A label for each step of a series; `probabilities` (steps, labels) in the order of `names`."""
 
     alternatives: Sequence[Any] = ()
+    warnings: Sequence[str] = ()
 
     def __init__(self, source: Any, names: Sequence[str], probabilities: Any, trace: Callable[[], Any]) -> None:
         self.source, self.names, self.probabilities, self._trace = source, list(names), probabilities, trace
@@ -353,6 +369,10 @@ class StepLabelsAnswer:
 def plain_source(source: Any) -> Any:
     """An input as JSON takes it: an array becomes lists."""
     return source.tolist() if hasattr(source, "tolist") else source
+
+
+def _warned(warnings: Sequence[str]) -> str:
+    return "".join(f"<p>Warning: {html.escape(text)}.</p>" for text in warnings)
 
 
 class NeighbourAnswer(NamedTuple):

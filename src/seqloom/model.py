@@ -80,6 +80,24 @@ class Model:
     def __repr__(self) -> str:
         return f"<{self.task.kind} {self.name}: {self.size()}>"
 
+    def _repr_html_(self) -> str:
+        """Its card, for a notebook."""
+        import html
+
+        path = self.folder / "README.md"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        cells = [
+            [cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines if line.startswith("|")
+        ]
+        known = [(cell[0], " | ".join(cell[1:])) for cell in cells if cell[0].strip("-")]
+        rows = [("name", self.name), *known, ("can", ", ".join(sorted(self.task.verbs)))]
+        title = next((line.removeprefix("# ") for line in lines if line.startswith("# ")), self.name)
+        left = ' style="text-align:left;vertical-align:top"'
+        body = "".join(
+            f"<tr><th{left}>{html.escape(name)}</th><td{left}>{html.escape(text)}</td></tr>" for name, text in rows
+        )
+        return f"<table><caption{left}><b>{html.escape(title)}</b></caption>{body}</table>"
+
     @property
     def name(self) -> str:
         """The folder's name, or that of the run it lies in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
 import re
@@ -17,6 +18,7 @@ from conftest import tiny_recipe
 from seqloom.answers import Answer
 from seqloom.errors import UserError
 from seqloom.inspection.curves import Curve, draw_curves
+from seqloom.inspection.hovering import hovering_words
 from seqloom.inspection.page import SUFFIXES, inline_svg
 from seqloom.inspection.trace import Trace
 from seqloom.inspection.view import Picture
@@ -366,12 +368,48 @@ def test_unknown_words_of_contexts_are_noted(models: dict[str, Any]) -> None:
 def test_an_answer_shows_its_text_and_where_the_model_looked(models: dict[str, Any]) -> None:
     answer = models["recurrent"](TEXT, n_best=2, beam_size=2)
     shown = answer._repr_html_()
-    assert shown.count("<svg") == 1
+    assert shown.count('<div id="alignment-') == 1
     assert f"<b>{answer.text}</b>" in shown
     assert answer.alternatives[0].text in shown
     plain = models["without_attention"](TEXT)._repr_html_()
-    assert "<svg" not in plain
+    assert "alignment" not in plain
     assert models["without_attention"](TEXT).text in plain
+
+
+def test_words_darken_where_the_model_looked_and_two_answers_do_not_meet(models: dict[str, Any]) -> None:
+    answer = models["recurrent"](TEXT)
+    weights = answer.trace.alignment
+    first, second = answer._repr_html_(), answer._repr_html_()
+    ids = [re.findall(r'id="([^"]+)"', shown) for shown in (first, second)]
+    assert [len(found) for found in ids] == [1, 1]
+    assert ids[0] != ids[1]
+    for rule in re.findall(r"^#.*}$", first, re.MULTILINE):
+        assert all(part.startswith(f"#{ids[0][0]}") for part in rule.split("{")[0].split(",")), "its style stays inside"
+    for row, values in enumerate(weights.values):
+        (dark,) = re.findall(rf":has\(\.r{row}:focus\){{(.*)}}$", first, re.MULTILINE)
+        shown = {int(k): float(w) for k, w in re.findall(r"--c(\d+):([\d.]+)", dark)}
+        assert shown == {k: pytest.approx(w, abs=0.006) for k, w in enumerate(values) if w >= 0.02}
+    words = re.findall(r'<span class="[rc]\d+(?: continued)?"[^>]*>(.*?)</span>', first)
+    assert [html.unescape(word) for word in words] == [w.removeprefix("·") for w in (*weights.rows, *weights.columns)]
+    assert "<script" not in first
+
+
+def test_words_of_a_stranger_stay_words() -> None:
+    shown = hovering_words(np.array([[1.0]]), ["<b>"], ['"><script>'])
+    assert "<script" not in shown
+    assert "&lt;b&gt;" in shown
+    assert "&quot;&gt;&lt;script&gt; 1.00" in shown
+
+
+def test_a_label_shows_its_bars_and_a_model_its_card(models: dict[str, Any]) -> None:
+    answer = models["classifier"](TEXT)
+    shown = answer._repr_html_()
+    assert shown.startswith(f"<p><b>{answer.label}</b></p>")
+    assert f"<td>{100 * answer.probability:.1f} %</td>" in shown
+    card = models["classifier"]._repr_html_()
+    for cell in ("trained on", "evaluate, predict, trace"):
+        assert f">{cell}</t" in card
+    assert card.count("<tr>") > 5
 
 
 class Silent:

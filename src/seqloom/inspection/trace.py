@@ -23,6 +23,7 @@ import numpy as np
 
 from seqloom.errors import UserError, did_you_mean
 from seqloom.inspection import draw
+from seqloom.inspection.hovering import hovering_words
 from seqloom.inspection.page import html_of
 from seqloom.inspection.terminal import to_terminal, value_range
 
@@ -105,6 +106,11 @@ class LabelledArray:
 
     def _repr_html_(self) -> str:
         return html_of(self.plot, lambda: self.to_text(colour=False), self.name)
+
+    def to_hover(self) -> str:
+        """The array of (rows, columns) as HTML: two lines of words; pointing at one darkens what it looked at."""
+        assert self.values.ndim == 2, self.shape
+        return hovering_words(self.values, self.rows, self.columns)
 
     def _pages(self) -> list[tuple[str, np.ndarray]]:
         """The array cut into matrices, each with the place it was cut from."""

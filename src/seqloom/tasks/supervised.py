@@ -185,7 +185,8 @@ class Supervised(Network):
         """Answers in batches of inputs of similar length, several threads side by side; input numbers come along.
 
         `answer` gets what an encoder reads and the numbers of its inputs; `silent`, where given, answers an empty one.
-        `rows` are what a search has for each input.
+        `rows` are what a search has for each input. `progress` hears how many are done, by their length: long inputs,
+        which come first, take longer.
         """
         encoded = self.source.encode(raw)
         first = next(iter(encoded.values()))
@@ -202,9 +203,9 @@ class Supervised(Network):
         shares = max(SEARCHED_AT_LEAST, int(lengths.sum()) // BATCHES)
         size, done = min(batch_tokens, shares) * 5 // max(rows, 5), 0
         for found in side_by_side(compute, sorted_batches(lengths, max(1, size))):
-            done += len(found)
+            done += int(lengths[list(found)].sum())
             if progress is not None:
-                progress(done)
+                progress(len(raw) * done // int(lengths.sum()))
             yield from found.items()
 
 
