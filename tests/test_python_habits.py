@@ -220,3 +220,16 @@ def test_it_is_no_collection_and_says_so(model: Model) -> None:
         _ = model.most_similar  # type: ignore[attr-defined]
     assert "most_similar" not in dir(model)
     assert copy.copy(model)("a cat").text == model("a cat").text
+
+
+def test_types_say_what_one_input_and_many_give(tmp_path: Path) -> None:
+    """As an editor reads them."""
+    import typing
+
+    for method in (Model.__call__, Model.predict):
+        one, many, other = typing.get_overloads(method)
+        assert [signature.__annotations__["return"] for signature in (one, many, other)] == [
+            "AnyAnswer",
+            "list[AnyAnswer]",
+            "Any",
+        ]

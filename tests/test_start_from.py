@@ -14,6 +14,7 @@ import yaml
 import seqloom
 from conftest import tiny_recipe
 from seqloom.cli.main import run as typed
+from seqloom.corpus.readers import read_pairs
 from seqloom.errors import RecipeError, UserError
 from seqloom.experiment import train
 from seqloom.model import Model
@@ -178,15 +179,22 @@ def test_continue_training(tiny_run: Path, tmp_path: Path) -> None:
     assert json.loads((more.folder / "config.json").read_text())["model"] == model.config["model"]
     both = model.continue_training({"train": more.corpora(default="valid")["valid"]}, tmp_path / "x", overrides=few)
     assert both.recipe().data.train == model.recipe().data.valid  # type: ignore[union-attr]
+    listed = [("the dog slept", "el perro durmió"), ("a\ncat", 'un "gato"\u2028')] * 4
+    third = model.continue_training(listed, tmp_path / "listed", overrides=few)
+    file = third.recipe().data.train  # type: ignore[union-attr]
+    assert [(pair.source, pair.target) for pair in read_pairs(file)] == listed
+    assert Path(file.file).parent == tmp_path / "listed"
     with pytest.raises(UserError, match="holds a finished run"):
         model.continue_training(pairs, overrides=few)
 
 
 def test_continue_training_says_what_it_takes(tiny_run: Path, tmp_path: Path) -> None:
     model = seqloom.load(tiny_run)
-    for wrong in (5, None, [("a", "b")]):
-        with pytest.raises(UserError, match="continue_training takes files, or corpora of the section data by name; "):
+    for wrong in (5, None, []):
+        with pytest.raises(UserError, match=r"continue_training takes files, a list of .*, or corpora of the section"):
             model.continue_training(wrong, tmp_path / "x")
+    with pytest.raises(UserError, match=r"each must be \(input, target\)"):
+        model.continue_training([("a", "b", "c")], tmp_path / "x")
     alone = seqloom.load(shutil.copytree(tiny_run / "model", tmp_path / "alone"))
     with pytest.raises(UserError, match="training goes on from a run folder, which knows its recipe"):
         alone.continue_training("more.tsv")

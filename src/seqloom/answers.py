@@ -38,6 +38,31 @@ class Details(Protocol):
         ...
 
 
+class AnyAnswer(Protocol):
+    """What every answer has, whichever task it is of."""
+
+    @property
+    def source(self) -> Any: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def score(self) -> float: ...
+
+    @property
+    def alternatives(self) -> Sequence[Any]: ...
+
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def __getattr__(self, name: str) -> Any:
+        """What answers of one task have besides: `label`, `tokens`, `trace` …"""
+        ...
+
+
 class Answer:
     """What the model said to one text.
 
@@ -392,6 +417,12 @@ class NeighbourAnswer(NamedTuple):
     def score(self) -> float:
         """The cosine of the nearest."""
         return self.neighbours[0][1] if self.neighbours else math.nan
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(word)}</td><td>{similarity:.4f}</td></tr>" for word, similarity in self.neighbours
+        )
+        return f"<table><tr><th>{html.escape(self.source)}</th><th>cosine</th></tr>{rows}</table>"
 
     def to_dict(self) -> dict[str, Any]:
         listed = [{"word": word, "similarity": similarity} for word, similarity in self.neighbours]

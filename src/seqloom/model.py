@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import seqloom
 from seqloom.errors import UserError, one_of
 from seqloom.folders import find_model, is_exported, name_of, read_config
 
 if TYPE_CHECKING:
-    from seqloom.answers import Generated
+    from seqloom.answers import AnyAnswer, Generated
     from seqloom.evaluation.figures import Report
     from seqloom.evaluation.language import ScoredLine
     from seqloom.inspection.trace import Trace
@@ -175,9 +175,29 @@ class Model:
 
     # -- answering ---------------------------------------------------------------------------------------------------
 
+    @overload
+    def __call__(self, inputs: str, **options: Any) -> AnyAnswer: ...
+
+    @overload
+    def __call__(self, inputs: Sequence[str], **options: Any) -> list[AnyAnswer]: ...
+
+    @overload
+    def __call__(self, inputs: Any, **options: Any) -> Any: ...
+
     def __call__(self, inputs: Any, **options: Any) -> Any:
         """`predict`, as it is asked for most."""
         return self.predict(inputs, **options)
+
+    @overload
+    def predict(self, inputs: str, progress: Callable[[int], None] | None = None, **options: Any) -> AnyAnswer: ...
+
+    @overload
+    def predict(
+        self, inputs: Sequence[str], progress: Callable[[int], None] | None = None, **options: Any
+    ) -> list[AnyAnswer]: ...
+
+    @overload
+    def predict(self, inputs: Any, progress: Callable[[int], None] | None = None, **options: Any) -> Any: ...
 
     def predict(self, inputs: Any, progress: Callable[[int], None] | None = None, **options: Any) -> Any:
         """Answer one input, or many.
@@ -254,7 +274,7 @@ class Model:
         if isinstance(data, list | tuple) and all(isinstance(one, tuple | list) for one in data):
             if any(type(one) in (tuple, list) for one in data):  # examples that have a class of their own are ready
                 if any(len(one) != 2 for one in data):
-                    raise UserError("evaluate: of a list of pairs, each must be (input, target)")
+                    raise UserError("of a list of pairs, each must be (input, target)")
                 return "test", self.task.examples([one[0] for one in data], [one[1] for one in data])
             return "test", data
         raise UserError(
@@ -341,26 +361,37 @@ class Model:
         """Train on with other data: a new run that starts from these weights, with the same vocabulary and settings.
 
         Args:
-            more: what to train on: a file, or files that belong together; or the corpora of the section `data` that
-                change, such as {"train": …, "valid": …}.
+            more: what to train on: a file, or files that belong together; a list of (input, target), which is kept in
+                the run's folder; or the corpora of the section `data` that change, such as {"train": …, "valid": …}.
             run: folder of the new run; by default that of this one with `-continued`.
             overrides: settings to change, such as "training.learning_rate=1e-4".
         """
         recipe = self.recipe()
         if recipe is None or not hasattr(self.task, "write"):
             raise UserError(f"{self.folder}: training goes on from a run folder, which knows its recipe")
-        files = [more] if isinstance(more, str | Path) else more
-        if isinstance(files, list | tuple) and files and all(isinstance(one, str | Path) for one in files):
-            more = {"train": self._in_files([str(one) for one in files])[1]}
-        if not isinstance(more, Mapping):
-            raise UserError(
-                f"continue_training takes files, or corpora of the section data by name; got {_shown(more)}"
-            )
+        here = self.folder.expanduser().resolve().parent
+        place = Path(run or here.with_name(f"{here.name}-continued"))
+        more = self._training_data(more, place)
         values = recipe.model_dump(mode="json")
         data = {name: getattr(one, "model_dump", lambda one=one, **_: one)(mode="json") for name, one in more.items()}
-        here = self.folder.expanduser().resolve().parent
         values |= {"data": {**values["data"], **data}, "start_from": str(here)}
-        return seqloom.train(values, run or here.with_name(f"{here.name}-continued"), overrides=overrides)
+        return seqloom.train(values, place, overrides=overrides)
+
+    def _training_data(self, more: Any, run: Path) -> Mapping[str, Any]:
+        """The corpora of a recipe that somebody wants others for; a list in memory becomes a file of the run."""
+        files = [more] if isinstance(more, str | Path) else more
+        if isinstance(files, list | tuple) and files and all(isinstance(one, str | Path) for one in files):
+            return {"train": self._in_files([str(one) for one in files])[1]}
+        if isinstance(more, list | tuple) and more and all(isinstance(one, tuple | list) for one in more):
+            from seqloom.corpus.examples import write_pairs
+
+            return {"train": {"file": str(write_pairs(run, self._corpus(more, None)[1]))}}
+        if isinstance(more, Mapping):
+            return more
+        raise UserError(
+            "continue_training takes files, a list of (input, target), or corpora of the section data by name; got "
+            + _shown(more)
+        )
 
     # -- where it comes from -----------------------------------------------------------------------------------------
 

@@ -254,6 +254,18 @@ def test_greedy_search_finds_out_how_likely_an_answer_is_when_that_is_asked(
     assert [count for count in scored if count] == [len([text for text in SENTENCES if text.strip()])], "all at once"
 
 
+def test_it_is_measured_on_lists(original: Model, exported: Model) -> None:
+    sources, targets = ["the dog slept", "a cat"], ["el perro durmió", "un gato"]
+    assert (
+        exported.evaluate(sources, targets).figures
+        == original.evaluate(list(zip(sources, targets, strict=True))).figures
+    )
+    with pytest.raises(UserError, match="num_beams is called beam_size here"):
+        exported("a cat", num_beams=2)
+    with pytest.raises(UserError, match="keeps its tokenizers to itself"):
+        _ = exported.tokenizer
+
+
 def test_a_text_of_which_it_knows_nothing_gets_the_same_warning(original: Model, exported: Model) -> None:
     ours, theirs = original("ZYX QUUX"), exported("ZYX QUUX")
     assert ours.warnings == theirs.warnings == ["the model knows none of the words 'ZYX', 'QUUX'"]

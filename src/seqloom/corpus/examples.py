@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqloom.errors import UserError
+from seqloom.files import write_atomically
 
 
 class TagsAndLabel(NamedTuple):
@@ -43,3 +47,12 @@ def paired(inputs: Any, targets: Any, is_input: Callable[[Any], bool], one_input
         if not isinstance(target, str):
             raise UserError(f"target {number} must be a text; got {target!r}")
     return [Pair(given, str(target)) for given, target in zip(inputs, targets, strict=True)]
+
+
+def write_pairs(folder: Path, pairs: Sequence[Pair]) -> Path:
+    """Pairs as a JSONL file, named after what it holds, so that other pairs never take its place."""
+    lines = (json.dumps({"source": one.source, "target": one.target}, ensure_ascii=False) for one in pairs)
+    content = "".join(line + "\n" for line in lines).encode()
+    path = folder.resolve() / f"pairs-{blake2b(content, digest_size=6).hexdigest()}.jsonl"
+    write_atomically(path, content)
+    return path
