@@ -23,6 +23,70 @@ TRAINING = (  # a small Transformer, validated five times
     *((56.1, 0.948), (57.3, 0.97), (58.5, 0.992), (59.0, 1.0)),
 )
 
+EVALUATING = (  # a corpus searched by a beam of 12, the longest sentences first
+    *(
+        (0.0, 0.004),
+        (4.5, 0.024),
+        (9.4, 0.045),
+        (13.7, 0.065),
+        (17.2, 0.086),
+        (20.9, 0.106),
+        (24.4, 0.127),
+        (27.8, 0.147),
+    ),
+    *(
+        (31.0, 0.168),
+        (34.0, 0.189),
+        (36.5, 0.209),
+        (38.8, 0.23),
+        (41.2, 0.251),
+        (43.5, 0.272),
+        (46.1, 0.292),
+        (49.0, 0.313),
+    ),
+    *(
+        (51.8, 0.334),
+        (54.3, 0.355),
+        (58.2, 0.375),
+        (61.5, 0.396),
+        (64.8, 0.417),
+        (67.2, 0.438),
+        (71.0, 0.459),
+        (73.4, 0.48),
+    ),
+    *(
+        (75.8, 0.501),
+        (78.1, 0.522),
+        (80.3, 0.543),
+        (82.7, 0.564),
+        (84.8, 0.585),
+        (87.5, 0.606),
+        (89.8, 0.627),
+        (92.0, 0.648),
+    ),
+    *(
+        (94.2, 0.668),
+        (96.4, 0.689),
+        (98.7, 0.71),
+        (100.8, 0.731),
+        (103.0, 0.752),
+        (105.2, 0.773),
+        (107.4, 0.794),
+        (109.4, 0.814),
+    ),
+    *(
+        (112.7, 0.835),
+        (115.3, 0.856),
+        (117.8, 0.877),
+        (120.6, 0.898),
+        (123.2, 0.919),
+        (125.7, 0.939),
+        (128.8, 0.96),
+        (131.6, 0.981),
+    ),
+    *((134.0, 1.0),),
+)
+
 
 def told(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, float]]:
     """After each piece: when it was, what is told of the time left, and what was left."""
@@ -50,12 +114,13 @@ def even(pieces: int, each: float, first: float = 0.0) -> list[tuple[float, floa
     "points",
     [
         TRAINING,
+        EVALUATING,
         even(144, 0.8),
         even(144, 0.8, first=34.0),  # the heads of a Transformer: two minutes, of which once 1:21:47 was told
         even(2880, 0.04, first=1.7),
         even(20, 6.0, first=60.0),
     ],
-    ids=["training", "even", "compiled first", "many small pieces", "few large pieces"],
+    ids=["training", "evaluating", "even", "compiled first", "many small pieces", "few large pieces"],
 )
 def test_the_time_left_is_told_within_a_factor_of_two(points: Sequence[tuple[float, float]]) -> None:
     within_a_factor_of_two(points)
