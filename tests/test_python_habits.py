@@ -161,6 +161,9 @@ def test_evaluate_by_name_by_file_and_by_lists(model: Model, tmp_path: Path) -> 
         (("a", ["c"]), "inputs must be a list"),
         (([3], ["c"]), "input 1 must be a text; got 3"),
         ((["a"], [3]), "target 1 must be a text; got 3"),
+        ((["the dog", "a cat"],), "'the dog' is no file that is there; inputs need their targets beside"),
+        (([1, 2],), r"got \[1, 2\] \(list\)"),
+        (([("a", "b"), 3],), r"each must be \(input, target\)"),
         (([("a", "b", "c")],), r"each must be \(input, target\)"),
     ],
 )

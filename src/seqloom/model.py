@@ -32,7 +32,6 @@ ELSEWHERE = {
     "topn": ("count", "n_best"),
     "nbest": ("n_best",),
     "do_sample": ("method='sample'",),
-    "no_repeat_ngram_size": ("repetition_penalty",),
 }
 """What other libraries call an option, and what it is called here: the first of these that a model has."""
 
@@ -270,13 +269,17 @@ class Model:
         if isinstance(data, str | Path):
             return self._named(str(data))
         if isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data):
+            if not any(":" in str(path) or Path(path).expanduser().exists() for path in data):
+                raise UserError(
+                    f"evaluate: {str(data[0])!r} is no file that is there; inputs need their targets beside"
+                )
             return self._in_files([str(one) for one in data])
-        if isinstance(data, list | tuple) and all(isinstance(one, tuple | list) for one in data):
-            if any(type(one) in (tuple, list) for one in data):  # examples that have a class of their own are ready
-                if any(len(one) != 2 for one in data):
-                    raise UserError("of a list of pairs, each must be (input, target)")
-                return "test", self.task.examples([one[0] for one in data], [one[1] for one in data])
-            return "test", data
+        if isinstance(data, list | tuple) and any(type(one) in (tuple, list) for one in data):
+            if any(not isinstance(one, tuple | list) or len(one) != 2 for one in data):
+                raise UserError("of a list of pairs, each must be (input, target)")
+            return "test", self.task.examples([one[0] for one in data], [one[1] for one in data])
+        if isinstance(data, list | tuple) and not any(isinstance(one, _PLAIN) for one in data):
+            return "test", data  # examples that have a class of their own are ready
         raise UserError(
             "evaluate takes the name of a corpus of the recipe, files, inputs and targets, or a list of pairs; got "
             + _shown(data)
@@ -434,6 +437,9 @@ class Model:
         if recipe is None:
             raise UserError(f"{self.folder}: a model folder does not know how it began; give its run folder")
         return self.task.untrained(recipe)
+
+
+_PLAIN = (str, bytes, int, float, type(None), Mapping, Set)
 
 
 def _shown(value: Any) -> str:
