@@ -21,7 +21,7 @@ from seqloom.vectors.table import WordVectors
 
 ROOT = Path(__file__).parents[1]
 PAIRS = "the dog slept\tel perro durmió\na cat\tun gato\n"
-FEW = {"steps": 2, "validate_every": 2, "rows": 2, "length": 5, "threads": 1, "samples": 0}
+FEW = {"steps": 2, "validate_every": 2, "rows": 2, "length": 5, "samples": 0}
 WORDS = {"tokenizer": "word", "vocabulary_size": None}
 
 
@@ -40,7 +40,7 @@ def labelled(folder: Path) -> dict[str, Any]:
 def classifier(place: Path) -> None:
     encoder = {"kind": "embeddings", "size": 6}
     recipe = {"task": "classify", "data": labelled(place.parent), "model": {"kind": "classifier", "encoder": encoder}}
-    train({**recipe, "training": {"steps": 2, "validate_every": 2, "batch_tokens": 60, "threads": 1}}, place)
+    train({**recipe, "training": {"steps": 2, "validate_every": 2, "batch_tokens": 60}}, place)
 
 
 def language_model(place: Path) -> None:
