@@ -95,6 +95,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str], *, lowerca
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> np.ndarray:
     """(examples,) whether each answer equals its reference."""
+    assert_parallel(hypotheses, references)
 
     def normal(text: str) -> str:
         text = " ".join(text.split())
