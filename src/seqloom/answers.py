@@ -235,8 +235,10 @@ class TagsAnswer:
         score: float,
         trace: Callable[[], Any],
         labels: Mapping[str, float] | None = None,
+        warnings: Callable[[], list[str]] = list,
     ) -> None:
         """`score` is the log probability of all tags together."""
+        self._warnings = warnings
         self.labels = dict(sorted((labels or {}).items(), key=lambda one: (-one[1], one[0])))
         self.source, self.tokens, self.tags = source, list(tokens), list(tags)
         self.probabilities, self.spans, self.score, self._trace = list(probabilities), list(spans), score, trace
@@ -261,6 +263,11 @@ class TagsAnswer:
         return [shares[tag] for shares, tag in zip(self.probabilities, self.tags, strict=True)]
 
     @cached_property
+    def warnings(self) -> list[str]:
+        """What one should know before believing it."""
+        return self._warnings()
+
+    @cached_property
     def trace(self) -> Any:
         """What the model looked at."""
         return self._trace()
@@ -269,6 +276,8 @@ class TagsAnswer:
         labelled: dict[str, Any] = {}
         if self.label is not None:
             labelled = {"label": self.label, "labels": {name: round(share, 6) for name, share in self.labels.items()}}
+        if self.warnings:
+            labelled["warnings"] = self.warnings
         return {
             "source": self.source,
             **labelled,
@@ -293,7 +302,7 @@ class TagsAnswer:
             parts.append(words)
             place = end
         label = "" if self.label is None else f"<b>{html.escape(self.label)}</b> "
-        return f"<p>{label}{' '.join(parts)}</p>"
+        return f"<p>{label}{' '.join(parts)}</p>{_warned(self.warnings)}"
 
 
 class NumbersAnswer:

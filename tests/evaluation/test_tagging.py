@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,3 +95,21 @@ def test_the_most_frequent_tag_of_each_word() -> None:
     assert FrequentTags([(["a", "a"], ["Y", "X"])]).predict(["a"]) == ["X"], "of equals the first"
     figures = frequent_tag_baseline(train, [["run", "cat"]], [["V", "N"]], spans=False)
     assert figures == {"accuracy": 50.0}
+
+
+def test_a_test_set_drawn_anew_has_the_scores_of_one_written_out() -> None:
+    words = [("a", "b", "c"), ("d", "e"), ("f",)]
+    gold = [("B-x", "I-x", "O"), ("B-y", "O"), ("O",)]
+    predicted = [("B-x", "I-x", "B-y"), ("O", "O"), ("O",)]
+    labels, answered = ["p", "q", "p"], ["p", "p", "p"]
+    report = tagging_report("t", words, gold, predicted, spans=True, labels=labels, answered=answered)
+    times = [2, 1, 3]
+    drawn = [[one for one, n in zip(some, times, strict=True) for _ in range(n)] for some in (words, gold, predicted)]
+    more = [[one for one, n in zip(some, times, strict=True) for _ in range(n)] for some in (labels, answered)]
+    written = tagging_report("t", *drawn, spans=True, labels=more[0], answered=more[1])
+    for metric, figure in written.figures.items():
+        again = report.rescore(metric)
+        assert again is not None, metric
+        assert again(np.array(times, float)) == pytest.approx(figure), metric
+    assert report.rescore("loss") is None
+    assert tagging_report("t", words, gold, predicted, spans=False).rescore("f1") is None

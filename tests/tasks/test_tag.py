@@ -84,12 +84,29 @@ def model(run: Path) -> Model:
 
 def test_spans_are_learned(model: Model) -> None:
     [(name, corpus)] = model.corpora().items()
-    report = model.evaluate(corpus, name)
+    report = model.evaluate(corpus, name=name)
     assert report.figures["f1"] > 95
     pairs = list(read_pairs(corpus))
     assert report.answers == [" ".join(answer.tags) for answer in model.predict([pair.source for pair in pairs])]
-    baseline = model.evaluate(corpus, name, baselines=True).to_dict()["baselines"]["most frequent tag"]
+    baseline = model.evaluate(corpus, name=name, baselines=True).to_dict()["baselines"]["most frequent tag"]
     assert baseline["accuracy"] > 80
+
+
+def test_it_takes_texts_and_words_and_is_measured_on_lists(model: Model) -> None:
+    text, words = "we saw Bob", ("we", "saw", "Bob")
+    assert model(words).tags == model(text).tags == model([text])[0].tags == model([list(words)])[0].tags
+    assert [len(answer.tags) for answer in model([text, words, list(words[:2])])] == [3, 3, 2]
+    with pytest.raises(UserError, match="predict takes a text, or a tuple of its words, or a list with several; got 5"):
+        model(5)
+    tags = ["O", "O", "B-person"]
+    for report in (
+        model.evaluate([text], [tags]),
+        model.evaluate([list(words)], [tags]),
+        model.evaluate([(words, tags)]),
+    ):
+        assert report.figures["accuracy"] == 100.0
+    with pytest.raises(UserError, match="input 1 has 3 words, but 2 tags"):
+        model.evaluate([text], [["O", "O"]])
 
 
 def test_an_answer_has_words_tags_spans_and_probabilities(model: Model) -> None:
@@ -190,7 +207,7 @@ def test_a_tag_that_training_never_met(model: Model, data: dict[str, Any], tmp_p
     with pytest.raises(UserError, match="the tag 'B-town' is not in the training data"):
         seqloom.train(wrong, tmp_path / "run")
     with pytest.raises(UserError, match="mine: there is no example in it"):
-        model.evaluate([], "mine")
+        model.evaluate([], name="mine")
 
 
 def test_texts_of_one_word_are_trained_on(tmp_path: Path) -> None:
@@ -265,7 +282,7 @@ def both(labelled: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_tags_and_a_label_are_learned_together(both: Model, tmp_path: Path) -> None:
     [(name, corpus)] = both.corpora().items()
-    report = both.evaluate(corpus, name, baselines=True)
+    report = both.evaluate(corpus, name=name, baselines=True)
     assert report.figures["f1"] > 90
     assert report.figures["label_accuracy"] > 90
     pairs = list(read_pairs(corpus))

@@ -32,7 +32,14 @@ class Pair(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-def paired(inputs: Any, targets: Any, is_input: Callable[[Any], bool], one_input: str = "a text") -> list[Pair]:
+def paired(
+    inputs: Any,
+    targets: Any,
+    is_input: Callable[[Any], bool],
+    one_input: str = "a text",
+    target_type: type = str,
+    one_target: str = "a text",
+) -> list[Pair]:
     """Inputs and targets that somebody holds in two lists."""
     for name, values in (("inputs", inputs), ("targets", targets)):
         if isinstance(values, str | bytes) or (not isinstance(values, Sequence) and not hasattr(values, "__array__")):
@@ -44,9 +51,9 @@ def paired(inputs: Any, targets: Any, is_input: Callable[[Any], bool], one_input
     for number, (given, target) in enumerate(zip(inputs, targets, strict=True), 1):
         if not is_input(given):
             raise UserError(f"input {number} must be {one_input}; got {given!r}")
-        if not isinstance(target, str):
-            raise UserError(f"target {number} must be a text; got {target!r}")
-    return [Pair(given, str(target)) for given, target in zip(inputs, targets, strict=True)]
+        if not isinstance(target, target_type):
+            raise UserError(f"target {number} must be {one_target}; got {target!r}")
+    return [Pair(given, target) for given, target in zip(inputs, targets, strict=True)]
 
 
 def write_pairs(folder: Path, pairs: Sequence[Pair]) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from seqloom.evaluation.classification import (
     ClassFigures,
@@ -15,6 +17,7 @@ from seqloom.evaluation.classification import (
     class_figures,
     most_frequent_confusions,
 )
+from seqloom.evaluation.significance import Rescore, of_sums
 from seqloom.evaluation.spans import spans_of
 
 ERRORS_KEPT, ERRORS_SHOWN = 20, 5
@@ -110,6 +113,12 @@ class TaggingReport(ClassificationReport):
 
     words: int = 0
     errors: list[WordError] = field(default_factory=list)
+    counts: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    """Of each text: by the metric, what is summed up and what the sum is divided by."""
+
+    def rescore(self, metric: str) -> Rescore | None:
+        counts = self.counts.get(metric)
+        return None if counts is None else of_sums(counts, lambda sums: 100.0 * sums[0] / sums[1] if sums[1] else 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         errors = [one._asdict() for one in self.errors]
@@ -168,9 +177,31 @@ def tagging_report(
         most_frequent_confusions(theirs, ours),
         {},
         lines if answered is None else [f"{label}\t{line}" for label, line in zip(answered, lines, strict=True)],
+        [" ".join(tags) for tags in gold],
         len(theirs),
         errors[:ERRORS_KEPT],
+        _counts(gold, predicted, labels, answered, spans=spans),
     )
+
+
+def _counts(
+    gold: Sequences, predicted: Sequences, labels: Labels, answered: Labels, *, spans: bool
+) -> dict[str, np.ndarray]:
+    """By metric (texts, 2): what is right, and of how much."""
+    texts = list(zip(gold, predicted, strict=True))
+    words = np.array([(sum(map(str.__eq__, theirs, ours)), len(theirs)) for theirs, ours in texts])
+    counts = {"accuracy": words}
+    if spans:
+        found = [(set(spans_of(theirs)), set(spans_of(ours))) for theirs, ours in texts]
+        right, expected, given = np.array([(len(one & other), len(one), len(other)) for one, other in found]).T
+        counts["f1"] = np.stack([2 * right, expected + given], 1)
+        counts |= {"precision": np.stack([right, given], 1), "recall": np.stack([right, expected], 1)}
+    if labels is not None and answered is not None:
+        same = np.array([one == other for one, other in zip(labels, answered, strict=True)])
+        whole = same & (words[:, 0] == words[:, 1])
+        counts["label_accuracy"] = np.stack([same, np.ones_like(same)], 1)
+        counts["exact_match"] = np.stack([whole, np.ones_like(same)], 1)
+    return {name: values.astype(np.float64) for name, values in counts.items()}
 
 
 def frequent_tag_baseline(

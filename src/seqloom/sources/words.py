@@ -13,6 +13,7 @@ from torch import Tensor
 from seqloom.batches.collate import Tokens, collate_sources, twice
 from seqloom.batches.shards import Field
 from seqloom.text.special import EOS, UNK_ID
+from seqloom.text.unknown import all_unknown
 from seqloom.text.whole_words import Cut, WholeWords
 
 
@@ -86,6 +87,17 @@ class WordSource:
         """How many words training never met, and how many there are."""
         numbers = [number for row in self._ids(raw) for number in row]
         return numbers.count(UNK_ID), len(numbers)
+
+    def warnings(self, raw: Any) -> list[str]:
+        """What somebody should know before believing an answer: that no word is known, where letters are not read."""
+        words = self.words.cut(raw).words
+
+        def unknown(some: Sequence[str]) -> list[str]:
+            return [word for word, number in zip(some, self.words.encode(some), strict=True) if number == UNK_ID]
+
+        if self.spelled or len(unknown(words)) < len(words):
+            return []
+        return all_unknown(words, unknown([word.lower() for word in words]))
 
     def collate(self, rows: Mapping[str, Sequence[Any]]) -> SpelledWords:
         words = collate_sources(rows["ids"])

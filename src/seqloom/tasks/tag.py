@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqloom.answers import AnsweredSpan, TagsAnswer
 from seqloom.batches.collate import Batch
-from seqloom.corpus.examples import Pair, TagsAndLabel
+from seqloom.corpus.examples import Pair, TagsAndLabel, paired
 from seqloom.corpus.readers import CorpusSettings, corpus_of, read_pairs
 from seqloom.corpus.tagged import TaggedCorpusSettings
 from seqloom.errors import UserError
@@ -99,6 +99,7 @@ class Tagging(Supervised):
     drawn = ("f1", "accuracy", "label_accuracy", "loss")
     report_options = frozenset({"output"})
     kind = "a tagger"
+    one_input = "a text, or a tuple of its words"
     source: WordSource | TurnSource
     target: TagTarget
 
@@ -107,6 +108,21 @@ class Tagging(Supervised):
     @classmethod
     def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train, TaggedCorpusSettings)}
+
+    @classmethod
+    def is_input(cls, value: Any) -> bool:
+        words = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+        return words or isinstance(value, str)
+
+    def examples(self, inputs: Any, targets: Any) -> list[Pair]:
+        """Texts or lists of words, and a list of tags for each."""
+        words = [one if isinstance(one, str) else tuple(one) for one in inputs]
+        pairs = paired(words, [tuple(tags) for tags in targets], self.is_input, self.one_input, tuple, "a list of tags")
+        pairs = [pair._replace(source=self.source.words.cut(pair.source).words) for pair in pairs]
+        for number, pair in enumerate(pairs, 1):
+            if len(pair.source) != len(pair.target):
+                raise UserError(f"input {number} has {len(pair.source)} words, but {len(pair.target)} tags")
+        return pairs
 
     @classmethod
     def learn(cls, recipe: TaggingRecipe, say: Say) -> Self:
@@ -245,7 +261,17 @@ class Tagging(Supervised):
         shown = (shares.double() @ self.target.shown_of).tolist()
         probabilities = [dict(zip(self.target.shown_names, row, strict=True)) for row in shown]
         labels = dict(zip(self.target.label.names, label, strict=True)) if self.target.label and label else {}
-        return TagsAnswer(given, words, names, probabilities, spans, score, lambda: self.trace(model, given), labels)
+        return TagsAnswer(
+            given,
+            words,
+            names,
+            probabilities,
+            spans,
+            score,
+            lambda: self.trace(model, given),
+            labels,
+            lambda: self.warnings(given),
+        )
 
     def _answers(self, model: Any, pairs: Sequence[Pair], progress: Any = None) -> list[TagsAnswer]:
         found = dict(self.predict(model, [pair.source for pair in pairs], None, progress))

@@ -18,10 +18,16 @@ def warnings_about(text: str, tokenizer: Tokenizer) -> list[str]:
     words, unknown = _words(text, tokenizer)
     if len(unknown) < len(words):
         return []
+    return all_unknown(unknown, _words(text.lower(), tokenizer)[1])
+
+
+def all_unknown(unknown: Sequence[str], still: Sequence[str]) -> list[str]:
+    """The warning about words of which none is known; `still` are those that are not known in lower case either."""
+    if not unknown:
+        return []
     several = len(unknown) > 1
     named = ", ".join(map(repr, unknown[:MOST_NAMED])) + (" …" if len(unknown) > MOST_NAMED else "")
     said = f"the model knows none of the words {named}" if several else f"the model does not know the word {named}"
-    still = _words(text.lower(), tokenizer)[1]
     if len(still) < len(unknown):
         known = "all of them" if not still else f"{len(unknown) - len(still)} of them"
         said += f"; in lower case it knows {known if several else 'it'}"
