@@ -59,6 +59,22 @@ def bidirectional(place: Path) -> None:
     train({**recipe, "training": {**FEW, "batch_tokens": 60}}, place)
 
 
+def tagger(place: Path) -> None:
+    text = place.parent / "chunks.conll"
+    text.write_text("The B-NP\nnew I-NP\nchairman I-NP\nsaid B-VP\n. O\n\n" * 20)
+    data = {name: {"file": str(text)} for name in ("train", "valid")}
+    model = {"kind": "tagger", "encoder": {"kind": "embeddings", "size": 8}}
+    train(
+        {
+            "task": "tag",
+            "data": data,
+            "model": model,
+            "training": {"steps": 40, "validate_every": 20, "batch_tokens": 100, "learning_rate": 0.05},
+        },
+        place,
+    )
+
+
 def vectors(place: Path) -> None:
     words = ["king", "queen", "man", "woman", "paris", "london"]
     matrix = np.random.default_rng(0).normal(size=(len(words), 4)).astype(np.float32)
@@ -71,6 +87,7 @@ def lines(text: str) -> Callable[[Path], None]:
 
 STANDING_IN: dict[str, Callable[[Path], None]] = {
     "runs/trec": classifier,
+    "runs/conll2000": tagger,
     "runs/ptb-lstm": language_model,
     "runs/wikipedia-elmo": bidirectional,
     "glove.6B.100d.txt": vectors,

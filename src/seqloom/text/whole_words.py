@@ -147,7 +147,7 @@ class WholeWords:
             spans = self.settings.spans(given)
             return Cut(tuple(given[start:end] for start, end in spans), tuple(spans))
         if not isinstance(given, Sequence) or not all(isinstance(word, str) and word.strip() for word in given):
-            raise UserError(f"give a text or a list of words, none of them empty; got {str(given)[:60]!r}")
+            raise UserError(f"give a text or a tuple of words, none of them empty; got {str(given)[:60]!r}")
         ends, total = [], 0
         for word in given:
             total += len(word)
