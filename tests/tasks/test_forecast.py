@@ -71,7 +71,7 @@ def test_it_learns_what_is_linear_and_answers_in_the_units_of_the_data(model: Mo
 
 def test_all_windows_are_measured_on_scaled_values(model: Model) -> None:
     [(name, corpus)] = model.corpora().items()
-    report = model.evaluate(corpus, name, baselines=True)
+    report = model.evaluate(corpus, name=name, baselines=True)
     assert report.count == 80 - 6 + 1, "the history of the first one lies before the test rows"
     assert report.figures["mse"] < 1e-3
     found = json.loads(json.dumps(report.to_dict()))

@@ -93,6 +93,7 @@ class SeriesSource:
     """How files are read: as the training file was, but all of it."""
     ends = 0
     is_text = False
+    one_input = "a series (a file, an array, a list of steps)"
 
     @classmethod
     def learn(cls, corpus: SeriesSettings, settings: SeriesSourceSettings) -> SeriesSource:
@@ -190,6 +191,19 @@ class SeriesSource:
         return "nearest neighbour", known.predict(self._scaled(asked))
 
     # -- raw values ---------------------------------------------------------------------------------------------------
+
+    def is_input(self, value: Any) -> bool:
+        """One series: a file, an array, a list of numbers or of steps; several are a list of these."""
+        if isinstance(value, str | Path):
+            return True
+        if hasattr(value, "__array__"):
+            return np.ndim(value) in (1, 2)
+        one_step = (int, float, np.number, tuple, dict)
+        rows = isinstance(value, list | tuple) and len(value) > 0
+        return rows and all(
+            isinstance(step, one_step) or (isinstance(step, list) and all(isinstance(n, int | float) for n in step))
+            for step in value
+        )
 
     def array(self, raw: Any) -> np.ndarray:
         """An array, nested lists, a file with one series, or JSON -> (time, channels) with every number there."""

@@ -144,11 +144,10 @@ class Task:
 
     offers: ClassVar[frozenset[str]] = frozenset()
     """What a model offers in Python beside the verbs: names of attributes and methods of its network."""
-    one_input: ClassVar[str] = "a text"
+    one_input: str = "a text"
     """What one input is, in a sentence."""
 
-    @classmethod
-    def is_input(cls, value: Any) -> bool:
+    def is_input(self, value: Any) -> bool:
         """Whether a value is one input, and not several."""
         return isinstance(value, str)
 

@@ -136,6 +136,7 @@ class Forecasting(Network):
     drawn = ("mse", "mae", "loss")
     verbs: ClassVar[frozenset[str]] = frozenset({"predict", "evaluate", "trace"})
     kind = "a forecaster"
+    one_input = "a series (a file, an array, a list of steps)"
 
     def __init__(self, source: SeriesSource, settings: ForecastSettings) -> None:
         self.source, self.settings = source, settings

@@ -93,6 +93,11 @@ class Network(Task):
             raise UserError(f"start_from: the model section must be that of {place}: {error}") from None
         return task
 
+    def is_input(self, value: Any) -> bool:
+        """What the source takes for one input; else a text."""
+        found = getattr(getattr(self, "source", None), "is_input", None)
+        return super().is_input(value) if found is None else bool(found(value))
+
     def adopt(self, recipe: Any) -> None:
         """Take from a recipe what is chosen there, and not learned."""
 

@@ -92,6 +92,7 @@ class Regression(AnySource):
     drawn = ("mse", "mae", "loss")
     report_options = frozenset({"output"})
     kind = "a regressor"
+    target_type = object
     target: NumbersTarget
 
     # -- learning ----------------------------------------------------------------------------------------------------

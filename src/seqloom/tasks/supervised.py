@@ -72,6 +72,7 @@ class Supervised(Network):
 
     def __init__(self, source: Any, target: Any) -> None:
         self.source, self.target = source, target
+        self.one_input = getattr(source, "one_input", self.one_input)
 
     # -- data --------------------------------------------------------------------------------------------------------
 
@@ -79,8 +80,11 @@ class Supervised(Network):
     def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train)}
 
+    target_type: ClassVar[type] = str
+    """What is given as the target of an example."""
+
     def examples(self, inputs: Any, targets: Any) -> list[Pair]:
-        return paired(inputs, targets, self.is_input, self.one_input)
+        return paired(inputs, targets, self.is_input, self.one_input, self.target_type)
 
     @classmethod
     def describe(cls, corpus: Any) -> str:

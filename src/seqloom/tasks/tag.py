@@ -109,8 +109,7 @@ class Tagging(Supervised):
     def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train, TaggedCorpusSettings)}
 
-    @classmethod
-    def is_input(cls, value: Any) -> bool:
+    def is_input(self, value: Any) -> bool:
         words = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
         return words or isinstance(value, str)
 

@@ -74,6 +74,7 @@ class StepTagging(AnySource):
     drawn = ("accuracy", "macro_f1", "loss")
     report_options = frozenset({"output"})
     kind = "a tagger of steps"
+    target_type = object
     source: SeriesSource
     target: StepLabelTarget
 
