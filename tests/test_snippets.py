@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
 import re
 import shutil
@@ -59,6 +60,17 @@ def bidirectional(place: Path) -> None:
     train({**recipe, "training": {**FEW, "batch_tokens": 60}}, place)
 
 
+def motions(place: Path) -> None:
+    """Series of six channels with a label each."""
+    generator, path = np.random.default_rng(0), place.parent / "motions.jsonl"
+    rows = [{"series": generator.normal(size=(8, 6)).round(2).tolist(), "label": "ab"[i % 2]} for i in range(12)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {name: {"series": str(path), "target": "label"} for name in ("train", "valid")}
+    model = {"kind": "classifier", "encoder": {"kind": "recurrent", "cell": "gru", "hidden_size": 4}}
+    training = {"steps": 2, "validate_every": 2, "batch_tokens": 60}
+    train({"task": "classify", "data": data, "model": model, "training": training}, place)
+
+
 def tagger(place: Path) -> None:
     text = place.parent / "chunks.conll"
     text.write_text("The B-NP\nnew I-NP\nchairman I-NP\nsaid B-VP\n. O\n\n" * 20)
@@ -88,6 +100,7 @@ def lines(text: str) -> Callable[[Path], None]:
 STANDING_IN: dict[str, Callable[[Path], None]] = {
     "runs/trec": classifier,
     "runs/conll2000": tagger,
+    "runs/basic-motions": motions,
     "runs/ptb-lstm": language_model,
     "runs/wikipedia-elmo": bidirectional,
     "glove.6B.100d.txt": vectors,
