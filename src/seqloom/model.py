@@ -214,7 +214,10 @@ class Model:
         if not isinstance(inputs, Iterable) or isinstance(inputs, str | bytes | bytearray | Mapping | Set):
             raise UserError(f"predict takes {one}, or a list with several; got {_shown(inputs)}")
         is_input = self.task.is_input
-        several = [tuple(one) if isinstance(one, list) and is_input(tuple(one)) else one for one in inputs]
+        several = [
+            tuple(one) if isinstance(one, list) and not is_input(one) and is_input(tuple(one)) else one
+            for one in inputs
+        ]
         for number, given in enumerate(several, 1):
             if not self.task.is_input(given):
                 raise UserError(f"predict: input {number} of {len(several)} must be {one}; got {_shown(given)}")
