@@ -87,6 +87,17 @@ def tagger(place: Path) -> None:
     )
 
 
+def turn_tagger(place: Path) -> None:
+    """Talks with an act for each turn."""
+    path, talk = place.parent / "talks.jsonl", {"turns": ["do you sing ?", "I do"], "acts": ["question", "answer"]}
+    path.write_text(json.dumps(talk) + "\n" + json.dumps({name: values * 2 for name, values in talk.items()}) + "\n")
+    data = {name: {"file": str(path), "source": "turns", "target": "acts"} for name in ("train", "valid")}
+    encoder = {"kind": "recurrent", "cell": "gru", "embedding_size": 4, "hidden_size": 4}
+    model = {"kind": "tagger", "encoder": encoder, "turns": encoder}
+    training = {"steps": 2, "validate_every": 2, "batch_tokens": 60, "metric": "accuracy"}
+    train({"task": "tag", "data": data, "model": model, "training": training}, place)
+
+
 def vectors(place: Path) -> None:
     words = ["king", "queen", "man", "woman", "paris", "london"]
     matrix = np.random.default_rng(0).normal(size=(len(words), 4)).astype(np.float32)
@@ -100,6 +111,7 @@ def lines(text: str) -> Callable[[Path], None]:
 STANDING_IN: dict[str, Callable[[Path], None]] = {
     "runs/trec": classifier,
     "runs/conll2000": tagger,
+    "runs/switchboard-acts": turn_tagger,
     "runs/basic-motions": motions,
     "runs/ptb-lstm": language_model,
     "runs/wikipedia-elmo": bidirectional,

@@ -359,7 +359,7 @@ def test_turns_of_a_conversation(talks: dict[str, Any], tmp_path: Path, capsys: 
     model = {"encoder": encoder, "turns": {**encoder, "hidden_size": 8}, "characters": None}
     found = seqloom.train(recipe(talks, model, metric="accuracy", steps=60), tmp_path / "run")
     [(name, corpus)] = found.corpora().items()
-    report = found.evaluate(corpus, name, baselines=True)
+    report = found.evaluate(corpus, name=name, baselines=True)
     assert report.figures["accuracy"] > 95, "an answer is known by the turn before it"
     assert report.to_dict()["baselines"]["most frequent tag"]["accuracy"] < 80
     answer = found(["do you sing ?", "I do", "well well", "I do"])

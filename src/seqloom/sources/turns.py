@@ -52,6 +52,7 @@ class TurnSource:
 
     words: WholeWords
     ends = 1
+    one_input = "a list of turns"
 
     def key(self) -> str:
         return self.words.key()
@@ -64,6 +65,15 @@ class TurnSource:
 
     def encode(self, raw: Sequence[Any]) -> dict[str, list[Any]]:
         return {name: list(field.encode(raw)) for name, field in self.fields().items()}
+
+    def is_input(self, value: Any) -> bool:
+        """Whether a value is one conversation: its turns, or a text whose lines they are."""
+        turns = isinstance(value, list | tuple) and all(isinstance(turn, str) for turn in value)
+        return turns or isinstance(value, str)
+
+    def inputs(self, lines: Sequence[str]) -> list[Any]:
+        """Lines of a file: a conversation each, its turns between tabs."""
+        return [self.cut(line).words if line.strip() else line for line in lines]
 
     def cut(self, given: Any) -> Cut:
         """The turns, and where they stand."""

@@ -55,6 +55,7 @@ class WordSource:
 
     words: WholeWords
     ends = 1
+    one_input = "a text, or a tuple of its words"
 
     @property
     def spelled(self) -> bool:
@@ -78,6 +79,15 @@ class WordSource:
 
     def encode(self, raw: Sequence[Any]) -> dict[str, list[Any]]:
         return {name: list(field.encode(raw)) for name, field in self.fields().items()}
+
+    def is_input(self, value: Any) -> bool:
+        """Whether a value is one input; a list is several."""
+        words = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+        return words or isinstance(value, str)
+
+    def inputs(self, lines: Sequence[str]) -> list[Any]:
+        """Lines of a file: a text each."""
+        return list(lines)
 
     def cut(self, given: Any) -> Cut:
         """The words, and where they stand."""

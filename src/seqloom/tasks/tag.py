@@ -99,7 +99,6 @@ class Tagging(Supervised):
     drawn = ("f1", "accuracy", "label_accuracy", "loss")
     report_options = frozenset({"output"})
     kind = "a tagger"
-    one_input = "a text, or a tuple of its words"
     source: WordSource | TurnSource
     target: TagTarget
 
@@ -109,15 +108,11 @@ class Tagging(Supervised):
     def corpora(cls, data: Sequence[str], recipe: Any = None) -> dict[str, Any]:
         return {"data": corpus_of(data, None if recipe is None else recipe.data.train, TaggedCorpusSettings)}
 
-    def is_input(self, value: Any) -> bool:
-        words = isinstance(value, tuple) and all(isinstance(word, str) for word in value)
-        return words or isinstance(value, str)
-
     def examples(self, inputs: Any, targets: Any) -> list[Pair]:
         """Texts or lists of words, and a list of tags for each."""
         words = [one if isinstance(one, str) else tuple(one) for one in inputs]
         pairs = paired(words, [tuple(tags) for tags in targets], self.is_input, self.one_input, tuple, "a list of tags")
-        pairs = [pair._replace(source=self.source.words.cut(pair.source).words) for pair in pairs]
+        pairs = [pair._replace(source=self.source.cut(pair.source).words) for pair in pairs]
         for number, pair in enumerate(pairs, 1):
             if len(pair.source) != len(pair.target):
                 raise UserError(f"input {number} has {len(pair.source)} words, but {len(pair.target)} tags")
@@ -210,6 +205,9 @@ class Tagging(Supervised):
         return [*steps, f"seqloom evaluate {folder}"]
 
     # -- answering ---------------------------------------------------------------------------------------------------
+
+    def inputs(self, given: Sequence[str]) -> list[Any]:
+        return self.source.inputs(given)
 
     def predict(
         self, model: Any, inputs: Sequence[Any], options: Any, progress: Callable[[int], None] | None = None
