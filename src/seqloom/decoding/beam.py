@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,6 +41,20 @@ class _Beams:
     def extend(self, totals: Tensor, symbols: Tensor, log_probs: Tensor) -> _Beams:
         history = torch.cat([self.history, symbols[:, :, None]], 2)
         return _Beams(totals, history, torch.cat([self.log_probs, log_probs[:, :, None]], 2), self.looked)
+
+
+class Considered(NamedTuple):
+    """What one step of the search looked at, for one sentence, the best first; each list has one entry a candidate.
+
+    `parents` are places among the beginnings that the step before left alive, in their order. `ended` have come to EOS,
+    `alive` are those that live on.
+    """
+
+    parents: list[int]
+    symbols: list[int]
+    totals: list[float]
+    ended: list[bool]
+    alive: list[bool]
 
 
 class _Ended(NamedTuple):
@@ -119,6 +134,7 @@ def beam_search(
     *,
     source_lengths: Tensor | None = None,
     keep_attention: bool = False,
+    watch: Callable[[Considered], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` answers of each sentence, best first.
 
@@ -136,8 +152,10 @@ def beam_search(
         settings: width, penalties, when to stop.
         source_lengths: (sentences,) of what attention looks at, where it is kept or judged.
         keep_attention: whether answers show where the model looked.
+        watch: called after every step of the search for a single sentence.
     """
     width, count = settings.beam_size, len(first)
+    assert watch is None or count == 1, "one sentence is watched at a time"
     steps = Steps(stepper, settings)
     track = keep_attention or settings.coverage_penalty > 0
     source_length = int(source_lengths.max()) if track and source_lengths is not None and count else 0
@@ -168,6 +186,8 @@ def beam_search(
         totals = best.gather(1, going).masked_fill(ends.gather(1, going), float("-inf"))
         done = _done(answers, sentences, totals, time)
         totals = totals.masked_fill(done[:, None], float("-inf"))
+        if watch is not None:
+            watch(_considered(best, parents, symbols, ends, going[0][~totals[0].isneginf()], width))
         stay, staying = torch.arange(len(sentences)), int((~done).sum())
         leaving = staying < KEEP * len(sentences)
         if leaving:
@@ -179,6 +199,15 @@ def beam_search(
             state = state.follow(rows, stay if leaving else None)
         sentences, tokens = sentences[stay], symbols.flatten()
     return answers.best()
+
+
+def _considered(best: Tensor, parents: Tensor, symbols: Tensor, ends: Tensor, alive: Tensor, width: int) -> Considered:
+    """Of the first sentence; what can never be is left out."""
+    real = int((~best[0].isneginf()).sum())
+    ended = ends[0] & (torch.arange(ends.shape[1]) < width)
+    lives = torch.zeros_like(ended).index_fill(0, alive, True)
+    lists = (part[:real].tolist() for part in (parents[0], symbols[0], best[0], ended, lives))
+    return Considered(*lists)
 
 
 def candidates(totals: Tensor, found: Best, full: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -20,8 +20,7 @@ from seqloom.inspection.heads import SITES, distance, entropy, head_arrays, prof
 from seqloom.inspection.terminal import display_width, shades, shorten, to_terminal
 from seqloom.inspection.terminal import shown as printable
 from seqloom.inspection.trace import ALIGNMENT, LabelledArray, Trace
-from seqloom.inspection.view import Picture, Progress, View, has_part
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions, has_part
 
 NO_ATTENTION = "this model has no attention to show; one trained with model.decoder: attention has, and a Transformer"
 LONGEST_TITLE, LONGEST_CAPTION = 80, 400
@@ -263,7 +262,7 @@ class AttentionView(View):
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
 
-    class Options(Settings):
+    class Options(ViewOptions):
         target: str | None = Field(None, description="teacher-force the model on this answer instead of its own")
         all_heads: bool = Field(False, description="every head of a Transformer by itself")
         site: Literal["encoder", "decoder", "cross", "all"] | None = Field(

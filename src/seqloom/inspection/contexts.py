@@ -16,8 +16,7 @@ from seqloom.inspection.projection import principal_components
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL, bar, painted, shorten, shown
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View, has_part
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions, has_part
 
 MOST_TEXTS = 30
 BAR = 20  # characters of a bar that stands for 1
@@ -154,7 +153,7 @@ class ContextsView(View):
     inputs, least, most = "a word, and at least two texts that it stands in", 3, 1 + MOST_TEXTS
     example = 'stick "he broke the stick" "they stick to the plan"'
 
-    class Options(Settings):
+    class Options(ViewOptions):
         layer: int | None = Field(
             None, ge=0, description="whose vectors are drawn as points, 0 for those without context (default: the last)"
         )

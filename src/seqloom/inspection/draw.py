@@ -61,6 +61,7 @@ class Panel:
     low: float | None = None
     high: float | None = None
     numbers: bool = False
+    cell: float = CELL
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,23 +139,25 @@ def panels(
     target = None if path is None else checked_path(path)
     with look():
         places = [_place(item) for item in items]
-        wide, high = max(p.width for p in places), max(p.height for p in places)
         if across is None:
-            across = max(1, min(len(items), int(13.0 // wide), math.ceil(math.sqrt(len(items)))))
+            widest = max(place.width for place in places)
+            across = max(1, min(len(items), int(13.0 // widest), math.ceil(math.sqrt(len(items)))))
         gap = 0.22
-        num_rows = math.ceil(len(items) / across)
-        content = across * wide + (across - 1) * gap if len(items) > 1 else places[0].width
+        wide = [max(place.width for place in places[column::across]) for column in range(min(across, len(items)))]
+        deep = [max(place.height for place in places[i : i + across]) for i in range(0, len(places), across)]
+        content = sum(wide) + (len(wide) - 1) * gap
         heading = Heading(title, content)
         marked = any(tuple(item.marks) for item in items)
         notes = Notes(caption, content)
         footer = notes.height + (0.26 if marked else 0.0) + (0.1 if caption else 0.0)
         width = max(content, heading.width, notes.width) + 2 * MARGIN
-        height = heading.height + num_rows * high + (num_rows - 1) * gap + footer + 2 * MARGIN
+        height = heading.height + sum(deep) + (len(deep) - 1) * gap + footer + 2 * MARGIN
         page = figure(width, height)
         heading.write(page)
         for index, (item, place) in enumerate(zip(items, places, strict=True)):
-            left = MARGIN + (index % across) * (wide + gap)
-            top = height - MARGIN - heading.height - (index // across) * (high + gap)
+            row, column = divmod(index, across)
+            left = MARGIN + sum(wide[:column]) + column * gap
+            top = height - MARGIN - heading.height - sum(deep[:row]) - row * gap
             _paint(page, item, place, left, top)
         if marked:
             _mark_legend(page, marks_label, MARGIN + notes.height)
@@ -203,7 +206,7 @@ def _place(item: Panel) -> _Place:
     for mark in item.marks:
         assert all(0 <= place < size for place, size in zip(mark, shape, strict=True)), f"{mark} is outside {shape}"
     # Beyond the number of tokens one can read anyway, the page stops growing and labels are left out instead.
-    cell = CELL * min(1.0, MOST_CELLS / max(shape))
+    cell = item.cell * min(1.0, MOST_CELLS / max(shape))
     step = max(1, math.ceil(0.2 / cell))
     sizes = [text_size(shown(label)) for label in item.columns]
     longest = max(width for width, _ in sizes)

@@ -18,8 +18,7 @@ from seqloom.errors import UserError
 from seqloom.inspection import draw
 from seqloom.inspection.terminal import to_terminal, value_range
 from seqloom.inspection.trace import LabelledArray, Trace
-from seqloom.inspection.view import Picture, Progress, View, has_part
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions, has_part
 
 QUANTITIES = {
     "input_gate": "input gate",
@@ -69,7 +68,7 @@ def draw_gates(
     Raises:
         UserError: The model has no such layer, or the file cannot be written.
     """
-    arrays = _layer(trace, side, layer, direction)
+    _, arrays = layer_of(trace, side, layer, direction)
     tokens = next(iter(arrays.values())).rows
     if path is None:
         return _text(arrays, tokens, width, colour)
@@ -85,12 +84,16 @@ def draw_gates(
     return str(draw.bands(items, tokens, path, f"{side}, layer {layer}{flow}", caption))
 
 
-def _layer(trace: Trace, side: str, layer: int, direction: str) -> dict[str, LabelledArray]:
-    """The arrays of one layer, by quantity, in the order of `QUANTITIES`."""
+def layer_of(
+    trace: Trace, side: str | None, layer: int, direction: str = "forward"
+) -> tuple[str, dict[str, LabelledArray]]:
+    """The arrays of one layer, by quantity, in the order of `QUANTITIES`; of the encoder where there is one."""
+    if side is None:  # a language model has no encoder
+        side = "encoder" if any(name.startswith("encoder") for name in trace.names()) else "decoder"
     for prefix in (f"{side}.{layer}.{direction}.", f"{side}.{layer}."):
         found = {quantity: trace[prefix + quantity] for quantity in QUANTITIES if prefix + quantity in trace}
         if found:
-            return found
+            return side, found
     layers = sorted({name.rsplit(".", 1)[0] for name in trace.names() if name.rsplit(".", 1)[-1] in QUANTITIES})
     if not layers:
         listed = ", ".join(trace.names()) or "none"
@@ -130,7 +133,7 @@ class GatesView(View):
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
 
-    class Options(Settings):
+    class Options(ViewOptions):
         target: str | None = Field(None, description="teacher-force the model on this answer instead of its own")
         side: Literal["encoder", "decoder"] | None = Field(
             None, description="gates of the encoder (the default where there is one) or of the decoder"
@@ -145,15 +148,12 @@ class GatesView(View):
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
         trace = model.trace(inputs[0], options.target)
-        side = options.side  # a language model has no encoder
-        if side is None:
-            side = "encoder" if any(name.startswith("encoder") for name in trace.names()) else "decoder"
+        side, arrays = layer_of(trace, options.side, options.layer, options.direction)
         where: dict[str, Any] = {"side": side, "layer": options.layer, "direction": options.direction}
-        arrays = _layer(trace, **where).values()
         drawn = partial(draw_gates, trace, **where)
         return Picture(
             f"gates of {model.name}",
             text=lambda width, colour: drawn(width=width, colour=colour),
             draw=drawn,
-            values={"labels": trace.labels, "arrays": {array.name: array.to_dict() for array in arrays}},
+            values={"labels": trace.labels, "arrays": {array.name: array.to_dict() for array in arrays.values()}},
         )

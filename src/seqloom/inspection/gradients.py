@@ -39,8 +39,7 @@ from seqloom.inspection.page import (
 )
 from seqloom.inspection.terminal import bar, display_width, shown
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View, compared, part_of
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions, compared, part_of
 
 EMBEDDING = "embedding"
 STEPS_SHOWN = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
@@ -410,7 +409,7 @@ class GradientsView(View):
     inputs, least, most = "one text in quotes, every symbol of which is asked for (default: symbols of the data)", 0, 1
     example = '"the green witch arrived"'
 
-    class Options(Settings):
+    class Options(ViewOptions):
         compare: tuple[str, ...] = Field((), description="a further model to draw into the same plot")
         data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's validation data)")
         test: str | None = Field(None, description="name of a test corpus of the recipe")

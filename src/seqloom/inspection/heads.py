@@ -21,8 +21,7 @@ from seqloom.corpus.readers import read_pairs
 from seqloom.errors import UserError
 from seqloom.inspection import draw
 from seqloom.inspection.trace import LabelledArray, Trace, plain
-from seqloom.inspection.view import Picture, Progress, View, part_of
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions, part_of
 
 NO_HEADS = "this model has no attention heads to show; a Transformer has (model.kind: transformer_translator)"
 
@@ -366,7 +365,7 @@ class HeadsView(View):
     name = "heads"
     about = "what each head of a Transformer looks at, and how much the model needs it"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's validation data)")
         test: str | None = Field(None, description="name of a test corpus of the recipe, or all of them together")
         sentences: int = Field(100, ge=1, description="how many sentences to measure, spread over the data")

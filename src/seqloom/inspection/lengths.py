@@ -13,8 +13,7 @@ from seqloom.corpus.readers import read_pairs
 from seqloom.errors import UserError
 from seqloom.inspection import draw
 from seqloom.inspection.terminal import display_width
-from seqloom.inspection.view import Picture, Progress, View, compared, part_of
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions, compared, part_of
 
 
 class LengthBucket(Protocol):
@@ -100,7 +99,7 @@ class LengthsView(View):
     name = "lengths"
     about = "quality against sentence length, for one or several models"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         compare: tuple[str, ...] = Field((), description="a further model to draw into the same plot")
         data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's first test data)")
         test: str | None = Field(None, description="name of a test corpus of the recipe, or all of them together")

@@ -13,30 +13,26 @@ from pydantic import Field
 from seqloom.errors import UserError
 from seqloom.inspection.page import (
     FAINT,
-    INK,
-    LABEL,
-    MARGIN,
+    OUTLINE,
     PAD,
+    RULE,
     SMALL,
+    TINY,
     TITLE,
-    Heading,
-    Notes,
-    axes_at,
+    Sheet,
     checked_path,
-    figure,
     look,
     save_page,
     text_size,
 )
 from seqloom.inspection.projection import known_form, no_vectors
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 from seqloom.vectors.table import WordVectors
 
-MOST_WORDS, MOST_NEIGHBOURS = 50, 200
+MOST_WORDS, MOST_NEIGHBOURS, MOST_TITLED = 50, 200, 3
 BAR = 24  # characters of a bar that stands for 1
-LINE, BAR_WIDTH, GAP = 0.19, 1.35, 0.34  # inches
+LINE, DOTS_WIDTH, GAP = 0.19, 1.35, 0.34  # inches
 CAPTION = "Cosine of the angle between two words' vectors: 1 is the same direction, 0 none in common."
 
 Neighbours = Mapping[str, Sequence[tuple[str, float]]]
@@ -104,43 +100,42 @@ def _table(word: str, near: Sequence[tuple[str, float]], colour: bool) -> str:
 
 
 def _page(found: Neighbours, title: str) -> Any:
-    """One panel of bars for each word, as many side by side as make the page about as wide as high."""
+    """A list of dots for each word, as many side by side as make the page about as wide as high."""
     left = max((text_size(shown(name))[0] for near in found.values() for name, _ in near), default=0.0) + PAD
-    wide = max(left + BAR_WIDTH + 0.36, max(text_size(shown(word), TITLE)[0] for word in found))
+    wide = max(left + DOTS_WIDTH + 0.4, max(text_size(shown(word), TITLE)[0] for word in found))
     deepest = max(len(near) for near in found.values())
-    high = 0.3 + LINE * deepest
+    high = 0.5 + LINE * deepest
     across = min(len(found), max(1, round(math.sqrt(len(found) * high / wide * 1.4))), max(1, int(13 // (wide + GAP))))
     rows = math.ceil(len(found) / across)
-    content = across * wide + (across - 1) * GAP
-    heading, notes = Heading(title, content), Notes(CAPTION, content)
-    width = max(content, heading.width, notes.width) + 2 * MARGIN
-    height = heading.height + rows * high + (rows - 1) * GAP + notes.height + 0.12 + 2 * MARGIN
-    page = figure(width, height)
-    heading.write(page)
-    notes.write(page)
-    canvas = axes_at(page, 0.0, 0.0, width, height)
-    canvas.set_axis_off()
-    canvas.set_xlim(0, width)
-    canvas.set_ylim(0, height)
+    sheet = Sheet(title, CAPTION, across * wide + (across - 1) * GAP, rows * high + (rows - 1) * GAP)
     for index, (word, near) in enumerate(found.items()):
-        x = MARGIN + (index % across) * (wide + GAP)
-        y = height - MARGIN - heading.height - (index // across) * (high + GAP)
-        _paint(canvas, word, near, x, y, left)
-    return page
+        x, y = (index % across) * (wide + GAP), (index // across) * (high + GAP)
+        sheet.text(x + left, y + 0.1, shown(word), TITLE, fontweight="bold")
+        paint_neighbours(sheet, near, x, y + 0.3, left)
+    return sheet.page
 
 
-def _paint(canvas: Any, word: str, near: Sequence[tuple[str, float]], x: float, y: float, left: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    canvas.text(x + left, y, shown(word), fontsize=TITLE, color=INK, fontweight="bold", va="top")
+def paint_neighbours(sheet: Sheet, near: Sequence[tuple[str, float]], x: float, y: float, left: float) -> None:
+    """Words, and dots on an axis of cosines that begins at 0, or at −1 where one is less."""
+    low = -1.0 if any(similarity < 0 for _, similarity in near) else 0.0
+    bottom = y + LINE * len(near)
+    for tick in (low, (low + 1) / 2, 1.0):
+        place = x + left + DOTS_WIDTH * (tick - low) / (1 - low)
+        sheet.line([place, place], [y, bottom + 0.03], RULE)
+        sheet.text(place, bottom + 0.11, f"{tick:g}".replace("-", "−"), TINY, FAINT, ha="center")
     for line, (name, similarity) in enumerate(near):
-        middle = y - 0.3 - LINE * (line + 0.5)
-        canvas.text(x + left - PAD, middle, shown(name), fontsize=LABEL, color=INK, ha="right", va="center_baseline")
-        length = BAR_WIDTH * min(1.0, max(0.0, similarity))
-        for size, shade in ((BAR_WIDTH, SEQUENTIAL[0]), (length, SEQUENTIAL[3])):
-            canvas.add_patch(Rectangle((x + left, middle - 0.36 * LINE), size, 0.72 * LINE, color=shade, linewidth=0))
-        number = f"{similarity:.2f}".replace("-", "−")
-        canvas.text(x + left + BAR_WIDTH + 0.05, middle, number, fontsize=SMALL, color=FAINT, va="center_baseline")
+        middle = y + LINE * (line + 0.5)
+        place = x + left + DOTS_WIDTH * (min(1.0, max(low, similarity)) - low) / (1 - low)
+        sheet.text(x + left - PAD, middle, shown(name), ha="right")
+        sheet.line([x + left, place], [middle, middle], OUTLINE, linewidth=0.5)
+        sheet.line([place], [middle], SEQUENTIAL[4], marker="o", markersize=4.5)
+        sheet.text(x + left + DOTS_WIDTH + 0.07, middle, f"{similarity:.2f}".replace("-", "−"), SMALL, FAINT)
+
+
+def _nearest(found: Neighbours) -> str:
+    """The finding: which word is nearest to which."""
+    firsts = [f"“{near[0][0]}” is nearest to “{word}”" for word, near in found.items() if near][:MOST_TITLED]
+    return ", ".join(firsts) + (" …" if len(found) > MOST_TITLED else "")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -153,7 +148,7 @@ class NeighboursView(View):
     inputs, least, most = "words", 1, MOST_WORDS
     example = "king paris"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         count: int = Field(10, ge=1, le=MOST_NEIGHBOURS, description="how many of each word")
 
     def missing(self, model: Any) -> str | None:
@@ -161,9 +156,10 @@ class NeighboursView(View):
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
         found = find_neighbours(model.network, inputs, options.count)
-        drawn = partial(_drawn, found, title=model.name)
+        title = f"{_nearest(found)} ({model.name})"
+        drawn = partial(_drawn, found, title=title)
         return Picture(
-            f"neighbours of {', '.join(found)}",
+            title,
             text=lambda width, colour: drawn(colour=colour),
             draw=drawn,
             values={"neighbours": {word: [[name, float(near)] for name, near in some] for word, some in found.items()}},

@@ -22,8 +22,7 @@ from seqloom.inspection.projection import by_frequency, no_vectors, principal_co
 from seqloom.inspection.scatter import Cloud, scatter
 from seqloom.inspection.terminal import SEQUENTIAL, bar, display_width, painted, shorten, shown
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 from seqloom.vectors.table import WordVectors
 
 MOST_PAIRS = 25
@@ -195,7 +194,7 @@ class OffsetsView(View):
     inputs, least, most = "the name of a section of an analogy file, or a part of it", 1, 1
     example = "countries"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         data: str | None = Field(
             None, description="a file in the format of questions-words.txt (default: that of the run's recipe)"
         )

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -23,13 +23,14 @@ from typing import Any
 
 from seqloom.errors import UserError
 from seqloom.inspection.terminal import char_width, display_width, visible
+from seqloom.inspection.theme import FAINT, INK, LINES, OUTLINE, PAPER, RULE, is_dark, paper, recolour
+
+__all__ = ["FAINT", "INK", "LINES", "OUTLINE", "PAPER", "RULE"]  # of themes, for those who draw
 
 SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
-# Colours. Lines follow Okabe & Ito (2008); those of values are in `terminal`.
-LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9", "#e69f00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-INK, FAINT, RULE, OUTLINE = "#222222", "#6b6b6b", "#d9dde2", "#aab2bb"
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 
 # Sizes in inches, font sizes in points.
 MARGIN = 0.14
@@ -60,7 +61,9 @@ def figure(width: float, height: float) -> Any:
     with look():
         from matplotlib.figure import Figure
 
-        return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+        page: Any = Figure(figsize=(width, height), dpi=DPI, facecolor=PAPER)
+        page.description = ""
+        return page
 
 
 def axes_at(page: Any, left: float, bottom: float, width: float, height: float, *, frame: bool = False) -> Any:
@@ -71,6 +74,60 @@ def axes_at(page: Any, left: float, bottom: float, width: float, height: float, 
         spine.set_visible(frame and side in ("left", "bottom"))
         spine.set_color(RULE)
     return axes
+
+
+class Sheet:
+    """A page of which every inch is placed by the view: a title, a caption, and between them a canvas.
+
+    Places are inches from the upper left corner of what is drawn, to the right and downwards.
+    """
+
+    def __init__(self, title: str, caption: str, width: float, height: float) -> None:
+        """To be made and drawn on within `look`."""
+        heading, notes = Heading(title, width), Notes(caption, width)
+        foot = notes.height + (0.08 if caption else 0.0)
+        self.page = figure(
+            max(width, heading.width, notes.width) + 2 * MARGIN, heading.height + height + foot + 2 * MARGIN
+        )
+        heading.write(self.page)
+        notes.write(self.page)
+        self.bottom, self.height = MARGIN + foot, height
+        wide, high = self.page.get_size_inches()
+        self.canvas = axes_at(self.page, 0.0, 0.0, wide, high)
+        self.canvas.set_axis_off()
+        self.canvas.set_xlim(0, wide)
+        self.canvas.set_ylim(0, high)
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """A place of ours on the canvas."""
+        return MARGIN + x, self.bottom + self.height - y
+
+    def text(self, x: float, y: float, text: str, size: float = LABEL, colour: str = INK, **style: Any) -> None:
+        """A text whose middle is at that height; it begins at x unless `ha` says otherwise."""
+        style = {"ha": "left", "va": "center_baseline", **style}
+        self.canvas.text(*self.at(x, y), text, fontsize=size, color=colour, **style)
+
+    def box(self, x: float, y: float, width: float, height: float, colour: str, **style: Any) -> None:
+        """A rectangle with its upper left corner there."""
+        from matplotlib.patches import Rectangle
+
+        style = {"linewidth": 0, "edgecolor": "none", **style}
+        self.canvas.add_patch(Rectangle(self.at(x, y + height), width, height, facecolor=colour, **style))
+
+    def line(self, xs: Sequence[float], ys: Sequence[float], colour: str = RULE, **style: Any) -> None:
+        """A line through places."""
+        points = [self.at(x, y) for x, y in zip(xs, ys, strict=True)]
+        self.canvas.plot(*zip(*points, strict=True), color=colour, **{"linewidth": 0.8, **style})
+
+    def arrow(self, start: tuple[float, float], end: tuple[float, float], colour: str = FAINT, **style: Any) -> None:
+        """From one place to another."""
+        how = {"arrowstyle": "-|>", "mutation_scale": 7, "shrinkA": 0, "shrinkB": 0, "linewidth": 0.9, **style}
+        self.canvas.annotate("", xy=self.at(*end), xytext=self.at(*start), arrowprops={**how, "color": colour})
+
+    def axes(self, x: float, y: float, width: float, height: float) -> Any:
+        """Axes with their upper left corner there."""
+        left, bottom = self.at(x, y + height)
+        return axes_at(self.page, left, bottom, width, height, frame=True)
 
 
 class Heading:
@@ -100,6 +157,7 @@ class Notes:
         self.height = 0.16 * len(self.lines) + 0.06 if self.lines else 0.0
 
     def write(self, page: Any) -> None:
+        page.description = " ".join(self.lines)
         width, height = page.get_size_inches()
         for i, line in enumerate(reversed(self.lines)):
             page.text(MARGIN / width, (MARGIN + 0.16 * i) / height, line, fontsize=SMALL, color=FAINT, va="baseline")
@@ -158,7 +216,7 @@ def look(*, fallback: bool = True) -> Iterator[None]:
         "image.composite_image": False,
         "savefig.bbox": None,
         "savefig.dpi": DPI,
-        "savefig.facecolor": "white",
+        "savefig.facecolor": "auto",
         "savefig.transparent": False,
     }
     with _lock, warnings.catch_warnings(), matplotlib.rc_context(settings):
@@ -180,11 +238,15 @@ def checked_path(path: str | Path) -> Path:
 
 def save_page(page: Any, target: Path, dpi: int = DPI) -> Path:
     """Write a figure aside and put it in place, without dates, so that equal pictures are equal files."""
+    if is_dark():
+        recolour(page)
     kind = target.suffix.lower()[1:]
     aside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         if kind == "html":
             aside.write_text(_html_page(page, target.stem, dpi), encoding="utf-8")
+        elif kind == "svg":
+            aside.write_text(_svg(page, target.stem, dpi), encoding="utf-8")
         else:
             _write(page, aside, kind, dpi)
         os.replace(aside, target)
@@ -207,6 +269,71 @@ def _write(page: Any, file: Path | io.StringIO, kind: str, dpi: int) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# SVG
+
+SVG = "http://www.w3.org/2000/svg"
+ElementTree.register_namespace("", SVG)
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+MOST_DESCRIBED = 600  # letters of a description that is made of the picture's own words
+CLASS = "class:"
+"""What the gid of an artist begins with that is to be a class of the page, so that rules of style can name it."""
+
+
+def _svg(page: Any, name: str, dpi: int) -> str:
+    """The picture as SVG, with what a screen reader says of it."""
+    drawn = io.StringIO()
+    _write(page, drawn, "svg", dpi)
+    root = ElementTree.fromstring(drawn.getvalue())
+    texts = [node.text or "" for node in root.iter(f"{{{SVG}}}text")]
+    for node in root.iter():
+        if node.get("id", "").startswith(CLASS):
+            node.set("class", node.attrib.pop("id").removeprefix(CLASS))
+    for node in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(node)
+    with look(fallback=False):
+        _fix_widths(root)
+    title, description = _described(page, name, texts)
+    for place, (tag, text) in enumerate((("title", title), ("desc", description))):
+        node = ElementTree.Element(f"{{{SVG}}}{tag}")
+        node.text = text
+        root.insert(place, node)
+    for rule in getattr(page, "rules", ()):
+        node = ElementTree.SubElement(root, f"{{{SVG}}}style", {"type": "text/css"})
+        node.text = rule
+    root.set("role", "img")
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
+
+
+def _described(page: Any, name: str, texts: list[str]) -> tuple[str, str]:
+    """A title and a description: the caption, or the words that are written in the picture."""
+    title = page.get_label() or visible(name)
+    words = " · ".join(dict.fromkeys(text for text in texts if text.strip()))
+    if len(words) > MOST_DESCRIBED:
+        words = words[:MOST_DESCRIBED].rsplit(" · ", 1)[0] + " …"
+    return title, page.description or f"A picture of: {words}"
+
+
+def _fix_widths(root: ElementTree.Element) -> None:
+    """Each text as wide as it was measured, whichever font a reader's computer has instead of ours."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+    from matplotlib.ft2font import LoadFlags
+
+    font = get_font(findfont(FontProperties(family="DejaVu Sans")))
+    known, widths = font.get_charmap(), dict[str, float]()
+    font.set_size(100.0, 72)
+    for node in root.iter(f"{{{SVG}}}text"):
+        text, size = node.text or "", re.search(r"([\d.]+)px", node.get("style", ""))
+        if len(text) < 2 or size is None or "bold" in node.get("style", "") or any(ord(c) not in known for c in text):
+            continue
+        for char in text:
+            if char not in widths:
+                glyph = font.load_char(ord(char), flags=LoadFlags.NO_HINTING)
+                widths[char] = glyph.linearHoriAdvance / 65536 / 100
+        node.set("textLength", f"{sum(widths[char] for char in text) * float(size[1]):.2f}")
+        node.set("lengthAdjust", "spacingAndGlyphs")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Pages
 
 
@@ -217,7 +344,7 @@ PAGE = """\
 <meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <title>{title}</title>
-<style>body {{ margin: 1rem; background: white; font-family: sans-serif }}</style>
+<style>body {{ margin: 1rem; background: {paper}; font-family: sans-serif }}</style>
 {svg}
 </html>
 """
@@ -225,10 +352,9 @@ PAGE = """\
 
 def _html_page(page: Any, name: str, dpi: int) -> str:
     """The picture as a page of its own, which loads nothing and needs no scripts."""
-    drawn = io.StringIO()
-    _write(page, drawn, "svg", dpi)
     title = page.get_label() or visible(name)
-    return PAGE.format(title=html.escape(title), svg=inline_svg(drawn.getvalue(), title, "picture"))
+    svg = inline_svg(_svg(page, name, dpi), title, "picture")
+    return PAGE.format(title=html.escape(title), svg=svg, paper=paper())
 
 
 def inline_svg(svg: str, title: str, name: str) -> str:

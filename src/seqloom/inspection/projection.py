@@ -21,9 +21,8 @@ from seqloom.inspection.page import LINES, OUTLINE, checked_path
 from seqloom.inspection.scatter import Cloud, scatter, scatter_text
 from seqloom.inspection.terminal import SEQUENTIAL
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 from seqloom.machine import num_cores
-from seqloom.settings import Settings
 from seqloom.vectors.table import WordVectors
 
 METHODS = ("pca", "tsne")
@@ -343,7 +342,7 @@ class ProjectionView(View):
     inputs, least, most = "words to be named in the picture (default: frequent ones)", 0, MOST_ASKED
     example = "king queen man woman"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         method: Literal["pca", "tsne"] = Field("pca", description="tsne shows groups and takes its time")
         most: int = Field(MOST_WORDS, ge=0, description="how many of the most frequent words are drawn")
         colours: Literal["groups", "frequency"] = Field(
@@ -354,7 +353,7 @@ class ProjectionView(View):
         return no_vectors(model)
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
-        found = project(model.network, words=inputs or None, **options.model_dump(), progress=progress)
+        found = project(model.network, words=inputs or None, **options.model_dump(exclude={"theme"}), progress=progress)
         drawn = partial(_drawn, found)
         cloud = found.cloud
         return Picture(

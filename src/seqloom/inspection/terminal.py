@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.inspection.theme import on_page
+
 # Light to dark in one hue survives every kind of colour blindness and a grey printer; orange against blue is the pair
 # that the most common kinds can tell apart.
 SEQUENTIAL = ("#f7f9fc", "#d6e4f1", "#9dc3e0", "#5598c9", "#22659f", "#0a2f5c")
@@ -107,7 +109,8 @@ def painted(text: str, colour: str) -> str:
 
 def _painted(text: str, colour: tuple[int, int, int], ground: int) -> str:
     """`ground` is 38 for the letters, 48 for what is behind them."""
-    red, green, blue = colour
+    shade = on_page("#" + "".join(f"{part:02x}" for part in colour))
+    red, green, blue = (int(shade[i : i + 2], 16) for i in (1, 3, 5))
     if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return f"\x1b[{ground};2;{red};{green};{blue}m{text}\x1b[0m"
     return f"\x1b[{ground};5;{_nearest_of_256(red, green, blue)}m{text}\x1b[0m"

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from seqloom.errors import UserError
 from seqloom.inspection.page import checked_path, html_of
+from seqloom.inspection.theme import ThemeName, themed
 from seqloom.settings import Settings
 
 Progress = Callable[[float, str], None]
@@ -35,6 +38,7 @@ class Picture:
         notes: Sequence[str] = (),
     ) -> None:
         self.title, self.notes = title, list(notes)
+        self.theme: ThemeName = "light"
         self._text, self._draw, self._values = text, draw, dict(values)
 
     def __repr__(self) -> str:
@@ -42,12 +46,14 @@ class Picture:
 
     def to_text(self, width: int | None = None, colour: bool = True) -> str:
         """The picture made of characters; nothing but numpy is needed for it."""
-        return self._text(width, colour)
+        with themed(self.theme):
+            return self._text(width, colour)
 
     def save(self, path: str | Path) -> Path:
         """Write a .svg, .png, .pdf or .html file; the last is a page that needs neither network nor scripts."""
         target = checked_path(path)
-        self._draw(target)
+        with themed(self.theme):
+            self._draw(target)
         return target
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +61,13 @@ class Picture:
         return {"title": self.title, **self._values}
 
     def _repr_html_(self) -> str:
-        return html_of(self._draw, lambda: self.to_text(colour=False), self.title)
+        return html_of(self.save, lambda: self.to_text(colour=False), self.title)
+
+
+class ViewOptions(Settings):
+    """What can be chosen of every view."""
+
+    theme: ThemeName = Field("light", description="colours for a light page or for a dark one")
 
 
 class View:
@@ -76,7 +88,7 @@ class View:
     example: ClassVar[str] = ""
     """Inputs, as they are written in a command."""
 
-    class Options(Settings):
+    class Options(ViewOptions):
         """What can be chosen."""
 
     def missing(self, model: Any) -> str | None:

@@ -7,18 +7,27 @@ from typing import Any
 
 from seqloom.errors import UserError, one_of
 from seqloom.inspection.attention import AttentionView
+from seqloom.inspection.beam import BeamView
 from seqloom.inspection.contexts import ContextsView
+from seqloom.inspection.forcing import ForcingView
 from seqloom.inspection.forecast import ForecastView
 from seqloom.inspection.gates import GatesView
 from seqloom.inspection.gradients import GradientsView
 from seqloom.inspection.heads import HeadsView
 from seqloom.inspection.lengths import LengthsView
 from seqloom.inspection.neighbours import NeighboursView
+from seqloom.inspection.next_symbols import NextView
 from seqloom.inspection.offsets import OffsetsView
+from seqloom.inspection.onehot import OneHotView
+from seqloom.inspection.positions import PositionsView
 from seqloom.inspection.projection import ProjectionView
+from seqloom.inspection.softmax import SoftmaxView
+from seqloom.inspection.states import StatesView
+from seqloom.inspection.tokens import TokensView
 from seqloom.inspection.saliency import SaliencyView
 from seqloom.inspection.tags import TagsView, TransitionsView
 from seqloom.inspection.view import Picture, Progress, View
+from seqloom.inspection.windows import WindowsView
 from seqloom.inspection.words import WordsView
 from seqloom.settings import check
 
@@ -26,15 +35,24 @@ VIEWS: dict[str, View] = {
     view.name: view
     for view in (
         AttentionView(),
+        BeamView(),
         ContextsView(),
+        ForcingView(),
         ForecastView(),
         GatesView(),
         GradientsView(),
         HeadsView(),
         LengthsView(),
         NeighboursView(),
+        NextView(),
+        OneHotView(),
         OffsetsView(),
+        PositionsView(),
         ProjectionView(),
+        SoftmaxView(),
+        StatesView(),
+        TokensView(),
+        WindowsView(),
         TagsView(),
         TransitionsView(),
         SaliencyView(),
@@ -96,4 +114,6 @@ def show(
     reason = view.missing(model)
     if reason is not None:
         raise UserError(f"{model.folder}: {reason}; its views: {', '.join(views_of(model)) or 'none'}")
-    return view.show(model, inputs, options, progress or (lambda share, figures: None))
+    picture = view.show(model, inputs, options, progress or (lambda share, figures: None))
+    picture.theme = options.theme
+    return picture

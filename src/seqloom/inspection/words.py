@@ -45,8 +45,7 @@ from seqloom.inspection.terminal import (
     visible,
 )
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 
 CONTRIBUTIONS = "contributions"
 PIECE = "·"  # how a label begins that continues a word
@@ -224,7 +223,7 @@ class WordsView(View):
     inputs, least, most = "one text in quotes", 1, 1
     example = '"a great film"'
 
-    class Options(Settings):
+    class Options(ViewOptions):
         label: str | None = Field(None, description="for which label (default: the one that the model answers)")
 
     def missing(self, model: Any) -> str | None:

@@ -16,6 +16,7 @@ from seqloom.batches.running import Symbols, TextBatch, collate_lines, gather
 from seqloom.batches.samplers import sorted_batches
 from seqloom.batches.shards import Sequences
 from seqloom.corpus.plain import PlainTextSettings, describe
+from seqloom.decoding.beam import Considered, beam_search
 from seqloom.decoding.prompts import Continuation
 from seqloom.decoding.search import search, with_precision
 from seqloom.decoding.settings import DecodingSettings
@@ -23,6 +24,7 @@ from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError, one_of
 from seqloom.evaluation.figures import Metric, metrics
 from seqloom.evaluation.language import LanguageReport, LastSymbolReport, ScoredLine, TextSize
+from seqloom.inspection.beam import Search
 from seqloom.inspection.gradients import Gradients
 from seqloom.inspection.trace import Trace
 from seqloom.losses import Entropy, Loss
@@ -34,6 +36,7 @@ from seqloom.ngrams.model import NGramModel
 from seqloom.sources.running_text import RunningText
 from seqloom.tasks.base import Fitted, Say
 from seqloom.tasks.gradients import asked_of_corpus, asked_of_text, measure_gradients
+from seqloom.tasks.looking import every_label, watched
 from seqloom.tasks.running_text import READINGS, TOKENS, RunningTextRecipe, RunningTextTask
 from seqloom.text.special import EOS, EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from seqloom.text.tokenizers import SPACE, Tokenizer
@@ -423,6 +426,28 @@ class LanguageModelling(RunningTextTask):
         with torch.inference_mode():
             model(torch.tensor([[self.text.first, *ids]]), trace=trace)
         return trace
+
+    def next_log_probs(self, model: Any, given: str, prefix: str = "") -> tuple[list[str], np.ndarray]:
+        """All symbols, and their log probabilities after a text."""
+        if prefix:
+            raise UserError("a language model goes on from the text itself; leave the prefix out")
+        with torch.inference_mode():
+            stepper = Continuation(model)
+            state, first = stepper.start([self.text.first, *self.text.tokenizer.encode(given)], 1)
+            features = stepper.advance(first, state)[0]
+            logits = features if stepper.output is None else stepper.output(features)
+            log_probs = logits[0].double().log_softmax(-1).numpy()
+        return every_label(self.text.tokenizer), log_probs
+
+    def beam(self, model: Any, given: str, options: DecodingSettings) -> Search:
+        """A beam search step by step."""
+        steps = list[Considered]()
+        with torch.inference_mode(), with_precision(model, options):
+            stepper = Continuation(model)
+            state, first = stepper.start([self.text.first, *self.text.tokenizer.encode(given)], 1)
+            limit = torch.full((1,), options.max_length + 1)  # and the end
+            (found,) = beam_search(stepper, state, first, limit, options, watch=steps.append)
+        return watched(steps, found, self.text.tokenizer, options)
 
     def gradients(
         self,

@@ -16,7 +16,8 @@ from seqloom.batches.collate import Batch
 from seqloom.batches.samplers import sorted_batches
 from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import CorpusSettings, read_pairs
-from seqloom.decoding.search import answer_sources
+from seqloom.decoding.beam import Considered, beam_search
+from seqloom.decoding.search import answer_sources, limits, with_precision
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.errors import UserError
@@ -25,6 +26,8 @@ from seqloom.evaluation.figures import Metric, metrics
 from seqloom.evaluation.metrics import TEXT_METRICS, USUAL, corpus_scores
 from seqloom.evaluation.report import TextReport, report_on
 from seqloom.export.supported import problem_with
+from seqloom.inspection.beam import Search
+from seqloom.inspection.forcing import Forcing
 from seqloom.inspection.heads import NO_HEADS, HeadMeasures, HeadTally
 from seqloom.inspection.trace import Trace
 from seqloom.models import TRANSLATORS
@@ -33,10 +36,11 @@ from seqloom.sources.text import TextSource
 from seqloom.targets.text import TextTarget, text_loss
 from seqloom.tasks.base import Progress, Say
 from seqloom.tasks.beside import build_beside, fill_beside, load_beside, open_beside, save_beside
+from seqloom.tasks.looking import every_label, watched
 from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised
 from seqloom.text.settings import PairTextSettings
 from seqloom.text.sides import load_sides, natural_text, save_sides
-from seqloom.text.special import UNK_ID
+from seqloom.text.special import BOS_ID, EOS_ID, UNK_ID
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.settings import TrainingSettings
 
@@ -314,6 +318,53 @@ class Translation(Supervised):
         with torch.inference_mode():
             model(self.pair(given, tokens), trace=trace)
         return trace
+
+    def next_log_probs(self, model: Any, given: str, prefix: str = "") -> tuple[list[str], np.ndarray]:
+        """All symbols, and their log probabilities after a prefix of the answer."""
+        with torch.inference_mode():
+            features = model(self.pair(given, self.target.tokenizer.encode(prefix)))[0, -1]
+            log_probs = model.output(features).double().log_softmax(-1).numpy()
+        return every_label(self.target.tokenizer), log_probs
+
+    def beam(self, model: Any, given: str, options: DecodingSettings) -> Search:
+        """A beam search step by step."""
+        steps = list[Considered]()
+        source = self.source.batch([given])
+        if not self.source.is_empty(given):
+            with torch.inference_mode(), with_precision(model, options):
+                begin = torch.full((1,), BOS_ID)
+                limit = limits(source.lengths, options)
+                lengths = source.lengths
+                (found,) = beam_search(
+                    model, model.start(source), begin, limit, options, source_lengths=lengths, watch=steps.append
+                )
+        return watched(steps, found if steps else [], self.target.tokenizer, options)
+
+    def forcing(
+        self, model: Any, pairs: Sequence[tuple[str, str]], progress: Callable[[float], None] | None = None
+    ) -> list[Forcing]:
+        """Source and reference of each pair: what the model says when it is teacher-forced, and by itself."""
+        tokenizer = self.target.tokenizer
+        greedy = DecodingSettings(method="greedy", unknown="keep")
+        free = dict(self.translate(model, [source for source, _ in pairs], greedy))
+        found = []
+        for number, (source, reference) in enumerate(pairs):
+            gold = [*tokenizer.encode(reference), EOS_ID]
+            with torch.inference_mode():
+                log_probs = model.output(model(self.pair(source, gold[:-1]))[0]).log_softmax(-1)
+            own = free[number].hypotheses[0]
+            ended = [EOS_ID] if own.finished else []
+            found.append(
+                Forcing(
+                    tokenizer.labels(gold),
+                    tokenizer.labels(log_probs.argmax(-1).tolist()),
+                    log_probs.exp()[torch.arange(len(gold)), torch.tensor(gold)].double().numpy(),
+                    tokenizer.labels([*own.tokens, *ended]),
+                )
+            )
+            if progress is not None:
+                progress((number + 1) / len(pairs))
+        return found
 
     def head_measures(
         self, model: Any, pairs: Sequence[Pair], progress: Callable[[float], None] | None = None
