@@ -24,7 +24,7 @@ from seqloom.evaluation.error_rates import (
     sequence_error_rate,
     word_error_rate,
 )
-from seqloom.evaluation.significance import Rescore, of_mean, of_sums
+from seqloom.evaluation.significance import interval, of_mean, of_sums, Rescore
 
 BY_SACREBLEU = ("bleu", "chrf", "ter")
 ERROR_RATES = {
@@ -86,6 +86,11 @@ def signatures(metrics: Sequence[str] = USUAL, *, lowercase: bool = False, token
             metric.corpus_score(["a"], [["a"]])
             found[name] = str(metric.get_signature())
     return found
+
+
+def bleu_interval(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
+    """Where BLEU lies in 95 % of test sets that are drawn anew; the same for the same texts."""
+    return interval(rescored("bleu", hypotheses, references), len(references))
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:

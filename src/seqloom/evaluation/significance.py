@@ -32,6 +32,17 @@ def of_mean(values: np.ndarray) -> Rescore:
     return lambda times: float(times @ values / times.sum())
 
 
+def interval(rescore: Rescore, count: int, draws: int = 200) -> tuple[float, float]:
+    """Where a figure lies in 95 % of test sets that are drawn anew (Efron and Tibshirani 1993, section 13.3)."""
+    generator = np.random.default_rng(SEED)
+    found = [
+        rescore(np.bincount(generator.integers(count, size=count), minlength=count).astype(np.float64))
+        for _ in range(draws)
+    ]
+    low, high = np.percentile(found, [2.5, 97.5])
+    return float(low), float(high)
+
+
 def p_value(first: Rescore, second: Rescore, count: int) -> float:
     """How probable so large a difference is between models that are equally good: two-sided, the same draws always.
 

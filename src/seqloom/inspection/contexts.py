@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -57,9 +58,14 @@ def draw_contexts(
     chosen = _chosen(texts, layers, layer)
     target = None if save is None else checked_path(save)
     similar = [cosines(vectors) for vectors in layers]
-    cloud, shares = _cloud(texts, layers[chosen], similar[chosen])
+    cloud, shares = _cloud([marked(text, word) for text in texts], layers[chosen], similar[chosen])
     of = f" of {title}" if title else ""
-    heading = f"“{word}”, {_layer_name(chosen, len(layers))}{of}: PCA, {shares.sum():.1%} of the variance"
+    # Two directions hold all there is of three points: that says nothing about the vectors.
+    share = f", {shares.sum():.1%} of the variance" if len(texts) > 3 else ""
+    near = similar[chosen] - 2 * np.eye(len(texts))
+    one, two = sorted(int(place) + 1 for place in np.unravel_index(int(near.argmax()), near.shape))
+    heading = f"“{word}” is most alike in texts {one} and {two}: {_layer_name(chosen, len(layers))}{of}, PCA{share}"
+    texts = [marked(text, word) for text in texts]
     if target is not None:
         caption = "Vectors of length 1. A text has the colour of the text that is nearest to it. " + CAPTION
         return str(scatter(cloud, target, heading, f"{caption} {_nearest_words(similar[chosen])}"))
@@ -68,6 +74,15 @@ def draw_contexts(
     blocks += [_table(index, len(layers), matrix, colour) for index, matrix in enumerate(similar)]
     blocks += [CAPTION, f"{heading}\n\n{scatter_text(cloud, colour=colour, width=width, height=PICTURE)}"]
     return "\n\n".join(blocks)
+
+
+def marked(text: str, word: str) -> str:
+    """The text with the word in brackets, where it stands first as a whole word, else where it stands at all."""
+    for pattern in (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word)):
+        changed, count = re.subn(pattern, lambda found: f"[{found[0]}]", text, count=1, flags=re.IGNORECASE)
+        if count:
+            return changed
+    return text
 
 
 def _chosen(texts: Sequence[str], layers: Sequence[np.ndarray], layer: int | None) -> int:

@@ -23,6 +23,7 @@ from seqloom.inspection.page import (
     MARKERS,
     OUTLINE,
     PAD,
+    PAPER,
     RULE,
     SMALL,
     TINY,
@@ -61,6 +62,7 @@ class Panel:
     low: float | None = None
     high: float | None = None
     numbers: bool = False
+    digits: int = 2
     cell: float = CELL
 
 
@@ -257,7 +259,7 @@ def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> No
         page.text(left / page_width, top / page_height, item.title, fontsize=TITLE, color=INK, ha="left", va="top")
     _draw_marks(axes, item.marks)
     if item.numbers:
-        _write_numbers(axes, values, low, high)
+        _write_numbers(axes, values, low, high, item.digits)
         return
     bar_height = min(place.inner_height, 1.25)
     bar = axes_at(
@@ -280,12 +282,12 @@ def _cells(axes: Any, values: np.ndarray, low: float, high: float, *, grid: bool
     return axes.imshow(values, cmap=colours, vmin=low, vmax=high, extent=extent, aspect="auto", interpolation="nearest")
 
 
-def _write_numbers(axes: Any, values: np.ndarray, low: float, high: float) -> None:
+def _write_numbers(axes: Any, values: np.ndarray, low: float, high: float, digits: int) -> None:
     colours = DIVERGING if low < 0 < high else SEQUENTIAL
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             _, dark = shade_of(colours, (value - low) / (high - low))
-            text = f"{round(value, 2) + 0.0:.2f}" if abs(value) < 9.995 else f"{value:.1f}"  # never −0.00
+            text = f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 9.995 else f"{value:.1f}"  # never −0.00
             style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": TINY}
             axes.text(column + 0.5, row + 0.5, text.replace("-", "−"), color="#ffffff" if dark else INK, **style)
 
@@ -651,10 +653,14 @@ def lines(
     path: str | Path,
     *,
     ticks: Sequence[tuple[float, str]] | None = None,
+    bands: Mapping[str, Sequence[tuple[float, float, float]]] | None = None,
+    hollow: Iterable[float] = (),
+    caption: str = "",
 ) -> Path:
-    """Draw one line for each series, named at its right end in its own colour.
+    """Draw one line for each series, named at its right end in its own colour, on an axis that begins at 0.
 
-    `ticks` replaces the numbers along the horizontal axis by (place, label).
+    `ticks` replaces the numbers along the horizontal axis by (place, label). `bands` are (place, low, high) of a series,
+    drawn behind it; points at the places `hollow` are not filled.
     """
     drawn = {name: sorted((float(x), float(y)) for x, y in points) for name, points in series.items() if points}
     assert drawn, "no point to draw"
@@ -670,26 +676,29 @@ def lines(
         tick_lines = max(label.count("\n") + 1 for _, label in ticks) if ticks else 1
         right = 0.34 + max(text_size(shown(name))[0] for name in names)
         left, bottom = 0.68, 0.34 + 0.16 * tick_lines
-        heading = Heading(title, left + inner_width + right)
-        width = left + inner_width + right + 2 * MARGIN
-        height = heading.height + 0.08 + inner_height + bottom + 2 * MARGIN
-        page = figure(width, height)
+        content = left + inner_width + right
+        heading, notes = Heading(title, content), Notes(caption, content)
+        foot = notes.height + (0.08 if caption else 0.0)
+        height = heading.height + 0.08 + inner_height + bottom + foot + 2 * MARGIN
+        page = figure(max(content, heading.width, notes.width) + 2 * MARGIN, height)
         heading.write(page)
-        axes = axes_at(page, MARGIN + left, MARGIN + bottom, inner_width, inner_height, frame=True)
+        notes.write(page)
+        axes = axes_at(page, MARGIN + left, MARGIN + foot + bottom, inner_width, inner_height, frame=True)
+        places = set(hollow)
         for index, name in enumerate(names):
             xs, ys = zip(*drawn[name], strict=True)
-            axes.plot(
-                xs,
-                ys,
-                color=LINES[index % len(LINES)],
-                marker=MARKERS[index % len(MARKERS)] if len(xs) <= 30 else None,
-                markersize=4.5,
-                linewidth=1.6,
-                linestyle="-" if index < len(LINES) else "--",
-                clip_on=False,
-                zorder=3,
-            )
+            colour = LINES[index % len(LINES)]
+            if bands and name in bands:
+                where, low, high = zip(*sorted(bands[name]), strict=True)
+                axes.fill_between(where, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
+            style: dict[str, Any] = {"color": colour, "clip_on": False, "zorder": 3}
+            axes.plot(xs, ys, linewidth=1.6, linestyle="-" if index < len(LINES) else "--", **style)
+            style |= {"marker": MARKERS[index % len(MARKERS)], "markersize": 4.5, "linestyle": ""}
+            for x, y in drawn[name] if len(xs) <= 30 else ():
+                axes.plot([x], [y], markerfacecolor=PAPER if x in places else colour, **style)
         axes.margins(x=0.03, y=0.08)
+        if min(y for points in drawn.values() for _, y in points) >= 0:
+            axes.set_ylim(bottom=0.0)
         axes.grid(axis="y", color=RULE, linewidth=0.6)
         axes.set_axisbelow(True)
         axes.tick_params(length=3, color=RULE, labelsize=LABEL, labelcolor=INK)

@@ -20,11 +20,14 @@ from pydantic import Field
 from seqloom.errors import UserError
 from seqloom.inspection.draw import spread
 from seqloom.inspection.page import (
+    DASHES,
     FAINT,
     INK,
     LABEL,
     LINES,
     MARGIN,
+    MARKERS,
+    PAPER,
     RULE,
     SMALL,
     TITLE,
@@ -181,7 +184,8 @@ def draw_gradients(
     """
     charts = _charts(found, layer, beside)
     if path is None:
-        return "\n\n".join([*map(_norms_table, charts), *_matrix_tables(found)])
+        low, high = _powers([norms for chart in charts for norms in chart.series.values()])
+        return "\n\n".join([*(_norms_table(chart, low, high) for chart in charts), *_matrix_tables(found)])
     return str(_picture(charts, found, checked_path(path), title or _title(found)))
 
 
@@ -206,7 +210,12 @@ def _sample(models: Sequence[Gradients]) -> str:
 
 
 def _title(found: Sequence[Gradients]) -> str:
-    return f"gradients through time: {', '.join(model.name for model in found)}"
+    """What a step back multiplies the gradient by, of each model."""
+    parts = []
+    for model in found:
+        factor = factor_a_step(next(iter((model.layer(None) if model.recurrent else model.own()).values())))
+        parts.append(f"{model.name} × {factor:.2f}" if math.isfinite(factor) else model.name)
+    return f"gradients through time, a step back: {', '.join(parts)}"
 
 
 def _caption(charts: Sequence[Chart]) -> str:
@@ -234,21 +243,34 @@ def _caption(charts: Sequence[Chart]) -> str:
 # Terminal
 
 
-def _norms_table(chart: Chart) -> str:
+USUAL_POWERS = (-8, 0)  # of ten: the ends of a bar, wherever all norms lie between
+
+
+def _powers(series: Sequence[np.ndarray]) -> tuple[int, int]:
+    """The powers of ten at the ends of a bar: the same for all that can be shown so, so that tables compare."""
+    finite = np.concatenate([norms[np.isfinite(norms) & (norms > FAINTEST)] for norms in series])
+    low, high = USUAL_POWERS
+    if not len(finite):
+        return low, high
+    return min(low, math.floor(np.log10(finite.min()))), max(high, math.ceil(np.log10(finite.max())))
+
+
+def _norms_table(chart: Chart, low: int, high: int) -> str:
     series = chart.series
     longest = max(map(len, series.values()))
     rows = [step for step in STEPS_SHOWN if step < longest]
     if rows[-1] != longest - 1:
         rows.append(longest - 1)
-    finite = np.concatenate([norms[np.isfinite(norms) & (norms > FAINTEST)] for norms in series.values()])
-    low, high = (np.log10(finite.min()), np.log10(finite.max())) if len(finite) else (0.0, 1.0)
-    span = max(high - low, 1.0)
+    span = high - low
     table = [
         ["back", *series],
         *([f"{step}", *(_figure(n, step, low, span) for n in series.values())] for step in rows),
     ]
     table.append(["a step", *(_times(norms) for norms in series.values())])
-    return "\n".join([*([chart.heading] if chart.heading else []), _caption([chart]), "", *_aligned(table)])
+    scale = f"Bars are logarithmic: empty is {_power(10.0**low)}, full is {_power(10.0**high)}."
+    return "\n".join(
+        [*([chart.heading] if chart.heading else []), f"{_caption([chart])} {scale}", "", *_aligned(table)]
+    )
 
 
 def _figure(norms: np.ndarray, step: int, low: float, span: float) -> str:
@@ -257,8 +279,7 @@ def _figure(norms: np.ndarray, step: int, low: float, span: float) -> str:
     value = float(norms[step])
     if value <= FAINTEST:
         return "0"
-    # The least is drawn as a sliver, so that it differs from nothing.
-    return f"{value:.1e} {bar(0.06 + 0.94 * (math.log10(value) - low) / span, 10)}"
+    return f"{value:.1e} {bar((math.log10(value) - low) / span, 10)}"
 
 
 def _times(norms: np.ndarray) -> str:
@@ -362,10 +383,21 @@ def _curves(
     axes.set_ylim(low, top)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     ends = {}
-    for index, (name, values) in enumerate(series.items()):
+    hues = list(dict.fromkeys(name.removesuffix(" cell").removesuffix(" hidden").removesuffix(",") for name in series))
+    for number, (name, values) in enumerate(series.items()):
+        # A memory cell has the hue of its hidden state.
+        index = hues.index(name.removesuffix(" cell").removesuffix(" hidden").removesuffix(","))
+        memory = name.endswith(" cell")
         ys = np.where(np.isfinite(values) & (values > FAINTEST), values, np.nan) if log else values
-        colour, dash = LINES[index % len(LINES)], "-" if index < len(LINES) else "--"
-        axes.plot(first + np.arange(len(ys)), ys, color=colour, linewidth=1.6, linestyle=dash, zorder=3)
+        colour, dash = LINES[index % len(LINES)], DASHES[1 if memory else 0 if index < len(LINES) else 2]
+        style: dict[str, Any] = {"color": colour, "linestyle": dash, "linewidth": 1.6, "zorder": 3}
+        style |= {
+            "marker": MARKERS[index % len(MARKERS)],
+            "markersize": 4.0,
+            "markerfacecolor": PAPER if memory else colour,
+        }
+        every = max(1, longest // 8)
+        axes.plot(first + np.arange(len(ys)), ys, markevery=(number * every // len(series), every), **style)
         real = np.flatnonzero(np.isfinite(ys))
         at = (int(real[-1]), float(ys[real[-1]])) if len(real) else (0, low)
         share = (math.log(at[1] / low) / math.log(top / low)) if log else (at[1] - low) / (top - low)

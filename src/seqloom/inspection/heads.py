@@ -303,8 +303,11 @@ def _chart(measures: Sequence[HeadMeasures], name: str, title: str, high: float)
     for m in measures:
         values[m.name.layer, m.name.head] = getattr(m, name)
     signed = name == "loss_change"
-    rows, columns = [f"layer {i}" for i in range(num_layers)], [str(i) for i in range(num_heads)]
-    return draw.Panel(values, rows, columns, title, low=-high if signed else 0.0, high=high, numbers=True)
+    rows, columns = [f"layer {i}" for i in range(num_layers)], [f"head {i}" for i in range(num_heads)]
+    digits = 3 if high < 0.1 else 2
+    return draw.Panel(
+        values, rows, columns, title, low=-high if signed else 0.0, high=high, numbers=True, digits=digits, cell=0.42
+    )
 
 
 def _caption(sample: str) -> str:
@@ -385,7 +388,8 @@ class HeadsView(View):
         chosen = [pairs[i * len(pairs) // num] for i in range(num)]
         sample = f"{num} sentence{'s' if num > 1 else ''} of {' and '.join(corpora)}"
         measures = model.task.head_measures(model.network, chosen, part_of(progress, 0, 1, sample))
-        title = f"attention heads of {model.name}"
+        most = max(measures, key=lambda m: m.divergence).name
+        title = f"attention heads of {model.name}: most depends on {most.site}, layer {most.layer}, head {most.head}"
         drawn = partial(draw_heads, measures, sample=sample, title=title)
         return Picture(
             title,

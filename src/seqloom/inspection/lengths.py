@@ -9,11 +9,17 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
+from seqloom.corpus.examples import Pair
 from seqloom.corpus.readers import read_pairs
 from seqloom.errors import UserError
+from seqloom.evaluation.metrics import bleu_interval
 from seqloom.inspection import draw
 from seqloom.inspection.terminal import display_width
 from seqloom.inspection.view import Picture, Progress, View, ViewOptions, compared, part_of
+
+
+_Key = tuple[int, int | None]
+FEWEST = 30  # sentences below which a point is hollow
 
 
 class LengthBucket(Protocol):
@@ -32,13 +38,18 @@ class LengthBucket(Protocol):
 
 
 def draw_lengths(
-    series: Mapping[str, Sequence[LengthBucket]], path: str | Path | None = None, *, title: str = ""
+    series: Mapping[str, Sequence[LengthBucket]],
+    path: str | Path | None = None,
+    *,
+    intervals: Mapping[str, Mapping[_Key, tuple[float, float]]] | None = None,
+    title: str = "",
 ) -> str:
     """Draw BLEU against the length of the source.
 
     Args:
         series: Model name -> its buckets. A model may lack a bucket that others have.
         path: A .svg, .png, .pdf or .html file; None returns a table.
+        intervals: Model name -> (lower, upper) of a bucket -> between which scores its BLEU lies.
         title: A heading for the picture.
 
     Returns:
@@ -63,10 +74,25 @@ def draw_lengths(
         (places[key], f"{buckets[key].label}\nn={next(iter(counts[key])):,}" if _agree(counts) else buckets[key].label)
         for key in order
     ]
-    return str(draw.lines(points, "words in the source sentence", "BLEU", title, path, ticks=ticks))
-
-
-_Key = tuple[int, int | None]
+    bands = {
+        name: [(places[key], *found[key]) for key in order if key in found] for name, found in (intervals or {}).items()
+    }
+    few = [places[key] for key in order if max(counts[key]) < FEWEST]
+    caption = "Bands: where BLEU lies in 95 % of resampled test sets." if bands else ""
+    caption += f" Hollow points: fewer than {FEWEST} sentences; little can be said about these." if few else ""
+    return str(
+        draw.lines(
+            points,
+            "words in the source sentence",
+            "BLEU",
+            title,
+            path,
+            ticks=ticks,
+            bands=bands,
+            hollow=few,
+            caption=caption.strip(),
+        )
+    )
 
 
 def _agree(counts: Mapping[_Key, set[int]]) -> bool:
@@ -91,6 +117,30 @@ def _table(
     return "\n".join([line(table[0]), "-" * len(line(table[0])), *(line(row) for row in table[1:])])
 
 
+def intervals_of(
+    pairs: Sequence[Pair], answers: Sequence[str], buckets: Sequence[LengthBucket]
+) -> dict[_Key, tuple[float, float]]:
+    """(lower, upper) of each bucket -> between which scores its BLEU lies."""
+    lengths, found = [len(pair.source.split()) for pair in pairs], {}
+    for bucket in buckets:
+        inside = [i for i, n in enumerate(lengths) if bucket.lower <= n and (bucket.upper is None or n <= bucket.upper)]
+        if len(inside) > 1:
+            references = [pairs[i].target for i in inside]
+            found[bucket.lower, bucket.upper] = bleu_interval([answers[i] for i in inside], references)
+    return found
+
+
+def finding(series: Mapping[str, Sequence[LengthBucket]]) -> str:
+    """The scores of the shortest and of the longest sentences of which there are enough."""
+    parts = []
+    for name, buckets in series.items():
+        enough = [bucket for bucket in buckets if bucket.count >= FEWEST]
+        if len(enough) > 1:
+            first, last = enough[0], enough[-1]
+            parts.append(f"{name} {first.bleu:.1f} at {first.label} words, {last.bleu:.1f} at {last.label}")
+    return f"BLEU by length of sentence: {'; '.join(parts) or ', '.join(series)}"
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The view
 
@@ -113,12 +163,14 @@ class LengthsView(View):
         models = compared(model, options.compare, self)
         corpora = model.corpora(options.data, options.test)
         pairs, name = [pair for corpus in corpora.values() for pair in read_pairs(corpus)], "+".join(corpora)
-        series = {
-            one.name: one.evaluate(pairs, name=name, progress=part_of(progress, number, len(models), one.name)).buckets
+        reports = {
+            one.name: one.evaluate(pairs, name=name, progress=part_of(progress, number, len(models), one.name))
             for number, one in enumerate(models)
         }
+        series = {name: report.buckets for name, report in reports.items()}
+        intervals = {name: intervals_of(pairs, report.texts, report.buckets) for name, report in reports.items()}
         fields = ("label", "lower", "upper", "count", "bleu")
         values = {one: [{field: getattr(b, field) for field in fields} for b in found] for one, found in series.items()}
-        title = f"quality by length of sentence: {', '.join(series)}"
-        drawn = partial(draw_lengths, series, title=title)
+        title = finding(series)
+        drawn = partial(draw_lengths, series, intervals=intervals, title=title)
         return Picture(title, text=lambda width, colour: drawn(), draw=drawn, values={"models": values})

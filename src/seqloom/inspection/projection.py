@@ -27,7 +27,7 @@ from seqloom.vectors.table import WordVectors
 
 METHODS = ("pca", "tsne")
 COLOURS = ("groups", "frequency")
-MOST_WORDS = 10_000
+MOST_WORDS = 2_000
 MOST_LABELS = 90
 MOST_ASKED = 300
 SHADES = (*LINES[:7], OUTLINE)  # of groups, the largest first
