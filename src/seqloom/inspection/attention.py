@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from seqloom.errors import UserError
 from seqloom.inspection import draw
 from seqloom.inspection.heads import SITES, distance, entropy, head_arrays, profile, sites_of
+from seqloom.inspection.links import draw_links
 from seqloom.inspection.terminal import display_width, shades, shorten, to_terminal
 from seqloom.inspection.terminal import shown as printable
 from seqloom.inspection.trace import ALIGNMENT, LabelledArray, Trace
@@ -24,6 +25,7 @@ from seqloom.inspection.view import Picture, Progress, View, ViewOptions, has_pa
 
 NO_ATTENTION = "this model has no attention to show; one trained with model.decoder: attention has, and a Transformer"
 LONGEST_TITLE, LONGEST_CAPTION = 80, 400
+UNKNOWN = "<unk: "  # before the word that an unknown symbol stands for
 REACH = 4  # places to each side that a head's line on the terminal shows
 DARKEST = 0.5  # share of attention on one of these places that is darkest there
 
@@ -35,6 +37,8 @@ def draw_attention(
     *,
     name: str = ALIGNMENT,
     title: str | None = None,
+    numbers: bool = False,
+    lines: bool = False,
     width: int | None = None,
     colour: bool = True,
 ) -> str:
@@ -48,6 +52,8 @@ def draw_attention(
         gold: Links (source, target) to frame, counted in the tokens that label the axes. Only pictures show them.
         name: The array to pick from a trace.
         title: The heading; by default the two sentences, if they are short.
+        numbers: Write the weights into the cells.
+        lines: Draw lines between two columns of symbols instead of cells.
         width: Characters in a line of the terminal.
         colour: Whether the terminal shows colours.
 
@@ -64,6 +70,8 @@ def draw_attention(
         num_heads = int(np.prod(values.shape[:-2]))
         values = values.reshape(num_heads, *values.shape[-2:]).mean(axis=0)
         note = f"mean of {num_heads} heads" if num_heads > 1 else ""
+    if lines:
+        return draw_links(values, array.rows, array.columns, path, title=title or _title(array.columns, array.rows))
     if path is None:
         text = to_terminal(values, array.rows, array.columns, colour=colour, width=width, low=0.0, high=1.0)
         return f"{note}\n{text}" if note else text
@@ -77,7 +85,9 @@ def draw_attention(
                 f"the gold link ({source}, {target}) is outside the picture, which has {values.shape[1]} source and "
                 f"{values.shape[0]} target tokens; links are counted from 0 in the tokens that are shown"
             )
-    written = draw.heatmap(values, array.rows, array.columns, title, path, marks=marks, low=0.0, high=1.0)
+    written = draw.heatmap(
+        values, array.rows, array.columns, title, path, marks=marks, low=0.0, high=1.0, numbers=numbers
+    )
     return str(written)
 
 
@@ -92,6 +102,9 @@ def draw_head(
     site: str = "cross",
     layer: int = 0,
     head: int | None = None,
+    numbers: bool = False,
+    lines: bool = False,
+    title: str = "",
     width: int | None = None,
     colour: bool = True,
 ) -> str:
@@ -103,6 +116,9 @@ def draw_head(
         site: One of `SITES`.
         layer: Counted from 0.
         head: Counted from 0; None is the mean of all.
+        numbers: Write the weights into the cells.
+        lines: Draw lines between two columns of symbols instead of cells.
+        title: What stands before the head in the heading.
         width: Characters in a line of the terminal.
         colour: Whether the terminal shows colours.
 
@@ -114,9 +130,11 @@ def draw_head(
     """
     array = _chosen(trace, site, layer)[site][layer]
     values, which = _which_heads(array, site, layer, head)
-    title = f"{site}, layer {layer}, {which}: {SITES[site].about}"
+    title = f"{title}{site}, layer {layer}, {which}: {SITES[site].about}"
+    if lines:
+        return draw_links(values, array.rows, array.columns, path, title=title)
     if path is not None:
-        return str(draw.heatmap(values, array.rows, array.columns, title, path, low=0.0, high=1.0))
+        return str(draw.heatmap(values, array.rows, array.columns, title, path, low=0.0, high=1.0, numbers=numbers))
     text = to_terminal(values, array.rows, array.columns, colour=colour, width=width, low=0.0, high=1.0)
     hidden = "   · not to be seen yet" if SITES[site].causal else ""
     return f"{title}\n\n{text}{hidden}"
@@ -128,6 +146,7 @@ def draw_all_heads(
     *,
     site: str | None = None,
     layer: int | None = None,
+    title: str = "",
     colour: bool = True,
 ) -> str:
     """Draw every head of a Transformer: a small matrix each in a picture, a line each on the terminal.
@@ -147,7 +166,7 @@ def draw_all_heads(
     """
     chosen = _chosen(trace, site, layer)
     sentences = {side: _sentence(trace.labels[side]) for side in ("source", "target") if side in trace.labels}
-    title = " → ".join(sentences.values())
+    title = title or " → ".join(sentences.values())
     if path is None:
         return "\n\n".join([title, *(_lines(name, arrays, colour) for name, arrays in chosen.items()), LEGEND])
     blocks = []
@@ -239,6 +258,20 @@ def _pick(trace: Trace, name: str) -> LabelledArray:
     return trace[name]
 
 
+def finding(array: LabelledArray) -> str:
+    """Who looks at whom, of the symbol that looks farthest from its own place; of several, of the surest."""
+    weights = np.asarray(array.values, dtype=float)
+    weights = np.nan_to_num(weights.reshape(-1, *weights.shape[-2:]).mean(axis=0))
+    most = weights.argmax(axis=1)
+    rows = range(len(weights) - 1 or 1)  # the end symbol says little
+    row = max(rows, key=lambda i: (abs(int(most[i]) - i), float(weights[i, most[i]])))
+    return f"“{printable(array.rows[row])}” looks at “{printable(array.columns[most[row]])}”"
+
+
+def _sentences(trace: Trace) -> list[str]:
+    return [_sentence(trace.labels[side]) for side in ("source", "target") if side in trace.labels]
+
+
 def _title(source: Sequence[str], target: Sequence[str]) -> str:
     title = f"{_sentence(source)} → {_sentence(target)}"
     return title if display_width(title) <= LONGEST_TITLE else "attention: target (rows) to source (columns)"
@@ -246,6 +279,7 @@ def _title(source: Sequence[str], target: Sequence[str]) -> str:
 
 def _sentence(tokens: Sequence[str]) -> str:
     """Tokens as one line, without marks such as </s>; pieces that carry a "▁" for their space are joined."""
+    tokens = [token[len(UNKNOWN) : -1] if token.startswith(UNKNOWN) else token for token in tokens]
     words = [token for token in tokens if not (len(token) > 2 and token.startswith("<") and token.endswith(">"))]
     if any("▁" in word for word in words):
         return "".join(words).replace("▁", " ").strip()
@@ -271,11 +305,21 @@ class AttentionView(View):
         )
         layer: int | None = Field(None, ge=0, description="the mean of a layer's heads, from 0; each with --all-heads")
         head: int | None = Field(None, ge=0, description="one head of that layer, from 0")
+        numbers: bool = Field(False, description="write the weights into the cells of a picture")
+        lines: bool = Field(False, description="lines between two columns of symbols instead of cells")
 
         @model_validator(mode="after")
         def _one_head_of_one_layer(self) -> AttentionView.Options:
             if self.head is not None and (self.all_heads or self.site == "all" or self.layer is None):
                 raise ValueError("head picks one head of one layer; say which, such as site cross, layer 0, head 0")
+            return self
+
+        @model_validator(mode="after")
+        def _numbers_and_lines_of_one_matrix(self) -> AttentionView.Options:
+            if (self.numbers or self.lines) and (self.all_heads or self.site == "all"):
+                raise ValueError("numbers and lines are for one matrix; leave all_heads and site all out")
+            if self.numbers and self.lines:
+                raise ValueError("numbers are written into cells, and lines have none: choose one of both")
             return self
 
     def missing(self, model: Any) -> str | None:
@@ -288,20 +332,30 @@ class AttentionView(View):
         trace = model.trace(inputs[0], options.target)
         site, layer = None if options.site == "all" else options.site, options.layer
         apart = options.all_heads or options.site == "all" or (site is not None and layer is None)
-        if apart or (layer is None and ALIGNMENT not in trace):
-            drawn: Callable[..., str] = partial(draw_all_heads, trace, site=site, layer=layer)
+        apart = apart or (layer is None and ALIGNMENT not in trace)
+        sentence = shorten(" → ".join(_sentences(trace)), LONGEST_TITLE)
+        drawn: Callable[..., str]
+        if apart:
+            if options.numbers or options.lines:
+                raise UserError("numbers and lines are for one matrix; name a site and a layer, such as cross and 0")
+            title = f"{sentence}: every head of {model.name}"
+            drawn = partial(draw_all_heads, trace, site=site, layer=layer, title=title)
             shown = [array for layers in _chosen(trace, site, layer).values() for array in layers.values()]
             text = lambda width, colour: drawn(colour=colour)  # noqa: E731
         else:
             if layer is None:
                 shown = [_pick(trace, ALIGNMENT)]
-                drawn = partial(draw_attention, shown[0])
+                title = f"{sentence}: {finding(shown[0])} ({model.name})"
+                drawn = partial(draw_attention, shown[0], title=title, numbers=options.numbers, lines=options.lines)
             else:
                 sites = sites_of(trace)
                 site = site or (sites[0] if len(sites) == 1 else "cross")
                 shown = [_chosen(trace, site, layer)[site][layer]]
                 _which_heads(shown[0], site, layer, options.head)
-                drawn = partial(draw_head, trace, site=site, layer=layer, head=options.head)
+                title = f"{sentence} in {model.name}"
+                which: dict[str, Any] = {"site": site, "layer": layer, "head": options.head}
+                how = {"numbers": options.numbers, "lines": options.lines}
+                drawn = partial(draw_head, trace, title=f"{sentence} in {model.name}: ", **which, **how)
             text = lambda width, colour: drawn(width=width, colour=colour)  # noqa: E731
         values = {"labels": trace.labels, "arrays": {array.name: array.to_dict() for array in shown}}
-        return Picture(f"attention of {model.name}", text=text, draw=drawn, values=values)
+        return Picture(title, text=text, draw=drawn, values=values)

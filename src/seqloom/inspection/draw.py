@@ -44,6 +44,7 @@ MARK = "#d55e00"
 # Sizes in inches, angles in degrees.
 CELL = 0.32
 MOST_CELLS = 60
+MOST_NAMED = 24  # units of which each has its number beside it
 SLANT = 45.0
 
 
@@ -82,13 +83,17 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Many units through time, (time, units): the first `most` of them are drawn, above the mean over all."""
+    """Many units through time, (time, units): `units` of them are drawn, in that order, above the mean over all."""
 
     matrix: Any
     title: str
+    units: Sequence[int]
     low: float | None = None
     high: float | None = None
-    most: int | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return list(map(str, self.units))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -106,6 +111,7 @@ def heatmap(
     marks_label: str = "gold alignment",
     low: float | None = None,
     high: float | None = None,
+    numbers: bool = False,
 ) -> Any:
     """Draw one matrix with its columns named along the top and its rows on the left.
 
@@ -119,8 +125,9 @@ def heatmap(
         marks_label: What a frame means.
         low: The value of the lightest colour; see `terminal.value_range` for what is chosen otherwise.
         high: The value of the darkest colour.
+        numbers: Write the values into their cells, instead of a bar of colours beside them.
     """
-    panel = Panel(matrix, rows, columns, "", marks=tuple(marks), low=low, high=high)
+    panel = Panel(matrix, rows, columns, "", marks=tuple(marks), low=low, high=high, numbers=numbers)
     return panels([panel], path, title, marks_label=marks_label)
 
 
@@ -212,7 +219,7 @@ def _place(item: Panel) -> _Place:
     step = max(1, math.ceil(0.2 / cell))
     sizes = [text_size(shown(label)) for label in item.columns]
     longest = max(width for width, _ in sizes)
-    slanted = longest > 0.9 * cell
+    slanted = longest > 0.9 * cell * step
     left = max(text_size(shown(label))[0] for label in item.rows) + PAD
     title_size = text_size(item.title, TITLE)
     title_height = title_size[1] + 0.1 if item.title else 0.0
@@ -431,6 +438,11 @@ class _Room:
         return self.title + self.num_lines * self.step - self.gap + self.below
 
 
+def _letters(cell: float) -> float:
+    """Size of labels beside cells of a height in inches: as large as fits, so that a small page can be read."""
+    return min(LABEL + 1, max(TINY, 0.7 * 72 * cell))
+
+
 def _rooms(items: Sequence[Block], cell: float, labelled: bool) -> list[_Room]:
     """Slots are the same everywhere, so that the columns of all blocks are in line."""
     titles = [
@@ -438,8 +450,10 @@ def _rooms(items: Sequence[Block], cell: float, labelled: bool) -> list[_Room]:
     ]
     slot = max(max(text_size(title, SMALL)[0] for title in titles), max(cell * len(item.columns) for item in items))
 
+    letters = _letters(cell)
+
     def longest(labels: Iterable[str]) -> float:
-        return max(text_size(shown(label), TINY)[0] for label in labels) + PAD if labelled else 0.0
+        return max(text_size(shown(label), letters)[0] for label in labels) + PAD if labelled else 0.0
 
     left = longest(label for item in items for label in item.rows)
     return [
@@ -470,7 +484,7 @@ def _paint_block(canvas: Any, item: Block, room: _Room, left: float, top: float,
     canvas.text(left, top, item.title, fontsize=LABEL, color=INK, va="top")
     wide, tall = room.inner
     cell, colours, image = tall / len(item.rows), _colour_map(low, high), None
-    style: dict[str, Any] = {"fontsize": TINY, "color": INK}
+    style: dict[str, Any] = {"fontsize": _letters(cell), "color": INK}
     for row, (name, line) in enumerate(zip(item.names, item.lines, strict=True)):
         upper = top - room.title - row * room.step
         ceiling = upper - room.heading
@@ -559,7 +573,8 @@ def bands(
         left = max(0.44, reach)
         right = max(0.42, 0.12 + 0.09 + 0.05 + max(_bar_label_width(item) for item in items))
         wide = max(left + inner + right, max(text_size(item.title, LABEL)[0] for item in items) + left)
-        units_high = min(1.3, max(0.5, 0.05 * max(_drawn_units(item) for item in items)))
+        deepest = max(len(item.units) for item in items)
+        units_high = 0.11 * deepest if deepest <= MOST_NAMED else min(1.8, max(0.5, 0.05 * deepest))
         mean_high, title_high, gap, between = 0.36, 0.22, 0.2, 0.3
         band_high = title_high + units_high + PAD + mean_high
         content = across * wide + (across - 1) * between
@@ -592,23 +607,19 @@ def bands(
         return save_page(page, target)
 
 
-def _drawn_units(item: Band) -> int:
-    units = int(np.asarray(item.matrix).shape[1])
-    return units if item.most is None else min(units, item.most)
-
-
 def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights: tuple[float, float, float]) -> None:
     title_high, units_high, mean_high = heights
     values = np.asarray(item.matrix, dtype=float)
-    steps, units = len(values), _drawn_units(item)
+    steps, units = len(values), len(item.units)
     low, high = limits(values, item.low, item.high)
     width, height = page.get_size_inches()
     page.text(x / width, y / height, item.title, fontsize=LABEL, color=INK, va="top")
     upper = axes_at(page, x, y - title_high - units_high, inner, units_high)
-    mesh = _cells(upper, values.T[:units], low, high, grid=False)
+    mesh = _cells(upper, values.T[list(item.units)], low, high, grid=False)
     upper.set_xticks([])
-    upper.set_yticks([0.5, units - 0.5] if units > 1 else [0.5])
-    upper.set_yticklabels(["0", str(units - 1)] if units > 1 else ["0"], fontsize=SMALL, color=FAINT)
+    names = item.names if units <= MOST_NAMED else None
+    upper.set_yticks([] if names is None else [line + 0.5 for line in range(units)])
+    upper.set_yticklabels(names or [], fontsize=TINY, color=FAINT)
     upper.tick_params(length=0, pad=2)
     lower = axes_at(page, x, y - title_high - units_high - PAD - mean_high, inner, mean_high)
     middle = np.arange(steps) + 0.5
@@ -624,18 +635,15 @@ def _paint_band(page: Any, item: Band, x: float, y: float, inner: float, heights
     lower.set_xlim(0, steps)
     lower.set_ylim(centre - 1.3 * reach, centre + 1.3 * reach)
     lower.set_xticks([])
-    lower.set_yticks([centre - reach, centre + reach])
-    lower.set_yticklabels(
-        [f"{centre + sign * reach:.2f}".replace("-", "−") for sign in (-1, 1)], fontsize=SMALL, color=FAINT
-    )
-    lower.tick_params(length=0, pad=2)
+    lower.set_yticks([])
     page.text(
         (x + inner + 0.08) / width,
         (y - title_high - units_high - PAD - mean_high / 2) / height,
-        "mean",
-        fontsize=SMALL,
+        f"mean\n{finite.min():.2f} …\n{finite.max():.2f}".replace("-", "−"),
+        fontsize=TINY,
         color=FAINT,
         va="center",
+        linespacing=1.1,
     )
     bar = axes_at(page, x + inner + 0.12, y - title_high - units_high, 0.09, units_high)
     _colour_bar(page, bar, mesh, low, high)
@@ -659,7 +667,7 @@ def lines(
 ) -> Path:
     """Draw one line for each series, named at its right end in its own colour, on an axis that begins at 0.
 
-    `ticks` replaces the numbers along the horizontal axis by (place, label). `bands` are (place, low, high) of a series,
+    `ticks` replaces the numbers along the horizontal axis by (place, label). `bands` are (place, low, high) of one,
     drawn behind it; points at the places `hollow` are not filled.
     """
     drawn = {name: sorted((float(x), float(y)) for x, y in points) for name, points in series.items() if points}

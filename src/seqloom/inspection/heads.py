@@ -304,7 +304,7 @@ def _chart(measures: Sequence[HeadMeasures], name: str, title: str, high: float)
         values[m.name.layer, m.name.head] = getattr(m, name)
     signed = name == "loss_change"
     rows, columns = [f"layer {i}" for i in range(num_layers)], [f"head {i}" for i in range(num_heads)]
-    digits = 3 if high < 0.1 else 2
+    digits = 3 if name in ("divergence", "loss_change") else 2
     return draw.Panel(
         values, rows, columns, title, low=-high if signed else 0.0, high=high, numbers=True, digits=digits, cell=0.42
     )
@@ -389,7 +389,9 @@ class HeadsView(View):
         sample = f"{num} sentence{'s' if num > 1 else ''} of {' and '.join(corpora)}"
         measures = model.task.head_measures(model.network, chosen, part_of(progress, 0, 1, sample))
         most = max(measures, key=lambda m: m.divergence).name
-        title = f"attention heads of {model.name}: most depends on {most.site}, layer {most.layer}, head {most.head}"
+        title = (
+            f"attention heads of {model.name}: the answers need most {most.site}, layer {most.layer}, head {most.head}"
+        )
         drawn = partial(draw_heads, measures, sample=sample, title=title)
         return Picture(
             title,

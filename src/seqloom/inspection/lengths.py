@@ -17,7 +17,6 @@ from seqloom.inspection import draw
 from seqloom.inspection.terminal import display_width
 from seqloom.inspection.view import Picture, Progress, View, ViewOptions, compared, part_of
 
-
 _Key = tuple[int, int | None]
 FEWEST = 30  # sentences below which a point is hollow
 

@@ -175,12 +175,13 @@ def place_labels(
 def place_every_label(
     anchors: np.ndarray, sizes: np.ndarray, width: float, height: float, avoid: np.ndarray, reach: float = REACH
 ) -> list[Label]:
-    """Name all points: a name goes as far from its point as it must, and then a line leads to it.
+    """Name all points: a name goes as far from its point as it must, and then a line leads to it, across no name.
 
     `avoid` (points, 2) are places better not covered. A name that fits nowhere is left out; on a page with room for
     its names that does not happen.
     """
     places, labels = Places(width, height), list[Label]()
+    names, leaders = np.empty((0, 4)), np.empty((0, 2))  # boxes taken by names, points along lines to them
     for anchor in anchors:
         places.take(np.concatenate([anchor - DOT, anchor + DOT]))
     for index, (anchor, size) in enumerate(zip(anchors, sizes, strict=True)):
@@ -192,12 +193,25 @@ def place_every_label(
             & (avoid[:, 1] > boxes[:, None, 1])
             & (avoid[:, 1] < boxes[:, None, 3])
         )
-        cost = np.where(places.free(boxes), ring + 0.15 * inside.sum(axis=1), np.inf)
+        ends = np.clip(anchor, boxes[:, :2], boxes[:, 2:])  # where the line to each place would arrive
+        ways = anchor + np.linspace(0.0, 1.0, 24)[:, None, None] * (ends - anchor)  # (points, boxes, 2)
+        crossing = (ring > 0) & _within(ways, names).any(axis=(0, 2))
+        crossing |= _within(leaders[:, None], boxes)[:, 0].any(axis=0)
+        cost = np.where(places.free(boxes) & ~crossing, ring + 0.15 * inside.sum(axis=1), np.inf)
         best = int(cost.argmin())
         if np.isfinite(cost[best]):
             places.take(boxes[best])
+            names = np.concatenate([names, boxes[best][None]])
+            if ring[best] > 0:
+                leaders = np.concatenate([leaders, ways[:-1, best]])
             labels.append(Label(index, _box(boxes[best]), line=bool(ring[best] > 0)))
     return labels
+
+
+def _within(points: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """(…, 2) points, (boxes, 4) -> (…, boxes): which lie in which."""
+    low, high = points[..., None, :] > boxes[:, :2], points[..., None, :] < boxes[:, 2:]
+    return np.asarray((low & high).all(axis=-1))
 
 
 def _box(values: np.ndarray) -> tuple[float, float, float, float]:

@@ -89,7 +89,7 @@ class Cut:
 def cut(tokenizer: Any, text: str) -> Cut:
     """A text, cut by one of our tokenizers."""
     found = tokenizer.encode(text)
-    ids = list(zip(found, tokenizer.labels(found), strict=True))
+    ids = list(zip(found, tokenizer.labels_of(text), strict=True))
     if tokenizer.kind != "bpe":
         return Cut([(text, [Step(tuple(label for _, label in ids))])], ids, tokenizer.kind)
     ranks = {pair: rank for rank, pair in reversed(list(enumerate(tokenizer.merges())))}

@@ -99,7 +99,7 @@ class TextSource:
         return name, linear.predict(list(asked))
 
     def labels(self, raw: str) -> list[str]:
-        return [*self.tokenizer.labels(self.tokenizer.encode(raw)), EOS]
+        return [*self.tokenizer.labels_of(raw), EOS]
 
     def is_empty(self, raw: str) -> bool:
         return not self.tokenizer.encode(raw)

@@ -420,7 +420,7 @@ class LanguageModelling(RunningTextTask):
         ids = self.text.tokenizer.encode(given)
         if not ids:
             raise UserError("there is nothing to look at: give a text")
-        labels = self.text.tokenizer.labels(ids)
+        labels = self.text.tokenizer.labels_of(given)
         first = "↵" if self.text.verbatim else EOS
         trace = Trace({"target": [*labels, EOS], "target_in": [first, *labels]})
         with torch.inference_mode():

@@ -312,6 +312,14 @@ class Tokenizer:
             previous = -1 if piece == SPACE else word
         return labels
 
+    def labels_of(self, text: str) -> list[str]:
+        """The labels of a text's tokens; an unknown one shows what it stands for, as in <unk: Xerxes>."""
+        ids, _, spans, _ = self.encode_detailed(text)
+        return [
+            f"{UNK[:-1]}: {text[start:end]}>" if index == UNK_ID and end > start else label
+            for index, label, (start, end) in zip(ids, self.labels(ids), spans, strict=True)
+        ]
+
     def decode(self, ids: Sequence[int], replacements: Mapping[int, str] | None = None) -> str:
         """Natural text: padding, begin and end are dropped, an unknown token reads "<unk>".
 
