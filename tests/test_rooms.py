@@ -97,6 +97,7 @@ NOT_A_TASK = {
     ("cli.embed", "embed"): "a verb",
     ("inspection.forecast", "forecast"): "a view",
     ("nn.positions", "embed"): "a method",
+    ("inspection.positions", "embed"): "a method",
     ("settings", "tag"): "pydantic's word for the kind of a section",
     ("export.translator", "translate"): "the task itself, without torch",
 }

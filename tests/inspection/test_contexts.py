@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.errors import UserError
-from seqloom.inspection.contexts import MOST_TEXTS, cosines, draw_contexts, families, nearest
+from seqloom.inspection.contexts import MOST_TEXTS, cosines, draw_contexts, families, marked, nearest
 
 TEXTS = ["he broke the stick", "a stick of wood", "they stick to it", "we stick with you"]
 
@@ -52,7 +52,7 @@ def test_the_terminal_tells_who_is_near() -> None:
     drawn = draw_contexts("stick", TEXTS, layers(), colour=False, width=70, title="tiny")
     assert "“stick” in 4 texts of tiny" in drawn
     for number, text in enumerate(TEXTS, 1):
-        assert f" {number}  {text}" in drawn
+        assert f" {number}  {marked(text, 'stick')}" in drawn
     blocks = drawn.split("\n\n")
     without, first, last = blocks[2:5]
     assert without.startswith("layer 0 (without context)")

@@ -152,7 +152,7 @@ def test_bad_paths(tmp_path: Path) -> None:
 
 def test_a_failed_drawing_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = pytest.importorskip("matplotlib.figure")
-    target = tmp_path / "a.svg"
+    target = tmp_path / "a.png"
     target.write_text("old")
 
     def full_disk(self: object, path: Path, **options: object) -> None:
@@ -160,7 +160,7 @@ def test_a_failed_drawing_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(figure.Figure, "savefig", full_disk)
-    with pytest.raises(UserError, match=r"a\.svg: could not be written \(No space left on device\)"):
+    with pytest.raises(UserError, match=r"a\.png: could not be written \(No space left on device\)"):
         draw.heatmap(MATRIX, ROWS, COLUMNS, "", target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

@@ -205,7 +205,7 @@ def test_look_at_a_run(runs: Path, capsys: pytest.CaptureFixture[str], tmp_path:
         (["A b", "--data", "recall:3/test"], "one text in quotes, or on data, not on both"),
         (["--layer", "7"], "lstm: there is no recurrent layer 7; it has 0, 1"),
         (["--data", "recall:3"], "such as recall:30/train"),
-        (["--sentences", "3"], "--sentences is for look heads"),
+        (["--sentences", "3"], "--sentences is for look forcing and look heads"),
         (["--compare", "LSTM"], "models of one name cannot be told apart in a picture; got lstm, lstm"),
     ],
 )

@@ -330,14 +330,16 @@ def _mark_legend(page: Any, label: str, bottom: float) -> None:
 
 
 def _colour_bar(page: Any, axes: Any, mesh: Any, low: float, high: float) -> None:
-    bar = page.colorbar(mesh, cax=axes, ticks=[low, high])
+    from matplotlib.ticker import FuncFormatter
+
+    figures = FuncFormatter(lambda value, _: format_number(value))
+    bar = page.colorbar(mesh, cax=axes, ticks=[low, high], format=figures)
     bar.outline.set_visible(False)
-    axes.set_yticklabels([format_number(low), format_number(high)], fontsize=SMALL, color=FAINT)
     # The two figures stay within the bar's height, so that neighbours never touch.
     lower, upper = axes.get_yticklabels()
     lower.set_verticalalignment("bottom")
     upper.set_verticalalignment("top")
-    axes.tick_params(length=0, pad=2)
+    axes.tick_params(length=0, pad=2, labelsize=SMALL, labelcolor=FAINT)
 
 
 def _bar_label_width(item: Panel | Band) -> float:
