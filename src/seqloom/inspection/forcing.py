@@ -77,7 +77,7 @@ def agreement(found: Sequence[Forcing]) -> tuple[np.ndarray, np.ndarray, np.ndar
             counts[place] += 1
             forced[place] += one.forced[place] == symbol
             free[place] += place < len(one.free) and one.free[place] == symbol
-    shown = counts >= min(LEAST, counts[0])
+    shown = counts >= (LEAST if counts[0] >= LEAST else 1)
     return (forced / counts)[shown], (free / counts)[shown], counts[shown]
 
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from torch import Tensor
+
 from seqloom.decoding.beam import Considered
 from seqloom.decoding.settings import DecodingSettings
 from seqloom.decoding.steps import Hypothesis
 from seqloom.inspection.beam import Candidate, Search
-from seqloom.text.special import EOS_ID
+from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 from seqloom.text.tokenizers import Tokenizer
 
 
 def every_label(tokenizer: Tokenizer) -> list[str]:
     """What stands for each symbol in pictures, by itself."""
     return [tokenizer.labels([index])[0] for index in range(len(tokenizer))]
+
+
+def next_symbols(logits: Tensor, tokenizer: Tokenizer) -> tuple[list[str], np.ndarray]:
+    """All symbols and their log probabilities; as in a search, padding and the beginning never come. (symbols,)"""
+    scores = logits.double()
+    scores[[PAD_ID, BOS_ID]] = float("-inf")
+    return every_label(tokenizer), scores.log_softmax(-1).numpy()
 
 
 def watched(

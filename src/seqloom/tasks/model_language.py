@@ -36,7 +36,7 @@ from seqloom.ngrams.model import NGramModel
 from seqloom.sources.running_text import RunningText
 from seqloom.tasks.base import Fitted, Say
 from seqloom.tasks.gradients import asked_of_corpus, asked_of_text, measure_gradients
-from seqloom.tasks.looking import every_label, watched
+from seqloom.tasks.looking import next_symbols, watched
 from seqloom.tasks.running_text import READINGS, TOKENS, RunningTextRecipe, RunningTextTask
 from seqloom.text.special import EOS, EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from seqloom.text.tokenizers import SPACE, Tokenizer
@@ -436,8 +436,7 @@ class LanguageModelling(RunningTextTask):
             state, first = stepper.start([self.text.first, *self.text.tokenizer.encode(given)], 1)
             features = stepper.advance(first, state)[0]
             logits = features if stepper.output is None else stepper.output(features)
-            log_probs = logits[0].double().log_softmax(-1).numpy()
-        return every_label(self.text.tokenizer), log_probs
+            return next_symbols(logits[0], self.text.tokenizer)
 
     def beam(self, model: Any, given: str, options: DecodingSettings) -> Search:
         """A beam search step by step."""

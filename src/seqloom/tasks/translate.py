@@ -36,7 +36,7 @@ from seqloom.sources.text import TextSource
 from seqloom.targets.text import TextTarget, text_loss
 from seqloom.tasks.base import Progress, Say
 from seqloom.tasks.beside import build_beside, fill_beside, load_beside, open_beside, save_beside
-from seqloom.tasks.looking import every_label, watched
+from seqloom.tasks.looking import next_symbols, watched
 from seqloom.tasks.supervised import Compute, ExampleRecipe, Examples, Supervised
 from seqloom.text.settings import PairTextSettings
 from seqloom.text.sides import load_sides, natural_text, save_sides
@@ -323,8 +323,7 @@ class Translation(Supervised):
         """All symbols, and their log probabilities after a prefix of the answer."""
         with torch.inference_mode():
             features = model(self.pair(given, self.target.tokenizer.encode(prefix)))[0, -1]
-            log_probs = model.output(features).double().log_softmax(-1).numpy()
-        return every_label(self.target.tokenizer), log_probs
+            return next_symbols(model.output(features), self.target.tokenizer)
 
     def beam(self, model: Any, given: str, options: DecodingSettings) -> Search:
         """A beam search step by step."""
