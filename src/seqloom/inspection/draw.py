@@ -44,6 +44,7 @@ MARK = "#d55e00"
 # Sizes in inches, angles in degrees.
 CELL = 0.32
 MOST_CELLS = 60
+LEAST_RULED = 0.15  # a cell so large has a line around it
 MOST_NAMED = 24  # units of which each has its number beside it
 SLANT = 45.0
 
@@ -241,7 +242,7 @@ def _paint(page: Any, item: Panel, place: _Place, left: float, top: float) -> No
     values = np.asarray(item.matrix, dtype=float)
     low, high = limits(values, item.low, item.high)
     axes = axes_at(page, left + place.left, top - place.height, place.inner_width, place.inner_height)
-    mesh = _cells(axes, values, low, high, grid=place.cell >= 0.1)
+    mesh = _cells(axes, values, low, high, grid=place.cell >= LEAST_RULED)
     axes.set_xlim(0, values.shape[1])
     axes.set_ylim(values.shape[0], 0)
     columns, rows = range(0, values.shape[1], place.column_step), range(0, values.shape[0], place.row_step)

@@ -275,6 +275,8 @@ SVG = "http://www.w3.org/2000/svg"
 ElementTree.register_namespace("", SVG)
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 MOST_DESCRIBED = 600  # letters of a description that is made of the picture's own words
+OURS = "'DejaVu Sans', sans-serif"  # as matplotlib writes it to every text
+FONTS = "'DejaVu Sans', Verdana, sans-serif"  # of a whole picture; the second is as wide
 CLASS = "class:"
 """What the gid of an artist begins with that is to be a class of the page, so that rules of style can name it."""
 
@@ -285,9 +287,13 @@ def _svg(page: Any, name: str, dpi: int) -> str:
     _write(page, drawn, "svg", dpi)
     root = ElementTree.fromstring(drawn.getvalue())
     texts = [node.text or "" for node in root.iter(f"{{{SVG}}}text")]
+    used = _named_in(drawn.getvalue())
     for node in root.iter():
-        if node.get("id", "").startswith(CLASS):
-            node.set("class", node.attrib.pop("id").removeprefix(CLASS))
+        name_of = node.get("id", "")
+        if name_of.startswith(CLASS):
+            node.set("class", name_of.removeprefix(CLASS))
+        if name_of not in used:  # matplotlib names everything, some of it twice
+            node.attrib.pop("id", None)
     for node in root.findall(f"{{{SVG}}}metadata"):
         root.remove(node)
     with look(fallback=False):
@@ -301,6 +307,7 @@ def _svg(page: Any, name: str, dpi: int) -> str:
         node = ElementTree.SubElement(root, f"{{{SVG}}}style", {"type": "text/css"})
         node.text = rule
     root.set("role", "img")
+    root.set("font-family", FONTS)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
@@ -322,6 +329,9 @@ def _fix_widths(root: ElementTree.Element) -> None:
     known, widths = font.get_charmap(), dict[str, float]()
     font.set_size(100.0, 72)
     for node in root.iter(f"{{{SVG}}}text"):
+        node.set("style", node.get("style", "").replace(f"font-family: {OURS}; ", ""))
+        if node.get("transform", "").startswith("rotate(-0 "):
+            del node.attrib["transform"]
         text, size = node.text or "", re.search(r"([\d.]+)px", node.get("style", ""))
         if len(text) < 2 or size is None or "bold" in node.get("style", "") or any(ord(c) not in known for c in text):
             continue
@@ -357,17 +367,15 @@ def _html_page(page: Any, name: str, dpi: int) -> str:
     return PAGE.format(title=html.escape(title), svg=svg, paper=paper())
 
 
+def _named_in(svg: str) -> set[str]:
+    """The ids that something refers to."""
+    return set(re.findall(r"""(?:url\(|href=["'])#([^)"']+)""", svg))
+
+
 def inline_svg(svg: str, title: str, name: str) -> str:
     """An SVG file as part of a page: all its ids begin with `name`, and its style stays inside."""
     root = ElementTree.fromstring(svg)
-    for parent in root.iter():
-        for child in list(parent):
-            if child.tag.endswith("}metadata"):
-                parent.remove(child)
-    used = set(re.findall(r"""(?:url\(|href=["'])#([^)"']+)""", svg))
     for node in root.iter():
-        if node.get("id") not in used:  # matplotlib names everything, some of it twice
-            node.attrib.pop("id", None)
         node.tag = node.tag.rpartition("}")[2]  # a page knows what belongs to SVG
         if node.tag == "style":
             node.text = f"#{name} {(node.text or '').strip()}"
