@@ -153,7 +153,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
         at = found["crossings"][d]
         if at is not None:
             axes.axvline(at, color=LINES[1], linewidth=0.9, linestyle="--")
-            axes.text(at, 0.02, f" n ≈ {at:,.0f}", transform=axes.get_xaxis_transform(), fontsize=SMALL, color=LINES[1])
+            # Left of the line where there is no room to its right.
+            side = {"ha": "right"} if at > lengths[len(lengths) // 2] else {"ha": "left"}
+            where = {"transform": axes.get_xaxis_transform(), "fontsize": SMALL, "color": LINES[1], **side}
+            axes.text(at, 0.02, f" n ≈ {at:,.0f} ", **where)
         axes.set_title(f"d = {d}", fontsize=LABEL, color=INK)
         axes.set_xticks(lengths, [str(n) for n in lengths], fontsize=SMALL, rotation=45)
         axes.minorticks_off()

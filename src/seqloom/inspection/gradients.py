@@ -314,7 +314,7 @@ WIDE, HIGH, APART = 4.2, 2.9, 0.19  # inches: a panel, and the names beside it
 
 
 def _picture(charts: Sequence[Chart], found: Sequence[Gradients], target: Path, title: str) -> Path:
-    """Panels side by side: norms, once or twice with one scale, and the singular values of a single model."""
+    """Panels one below the other: norms, once or twice with one scale, and the singular values of a single model."""
     with look():
         names = [list(chart.series) for chart in charts]
         spectra = {matrix.name: matrix.singular for model in found for matrix in model.matrices}
@@ -324,17 +324,18 @@ def _picture(charts: Sequence[Chart], found: Sequence[Gradients], target: Path, 
         rights = [0.34 + max(text_size(shown(name))[0] for name in some) for some in names]
         left, bottom, top = 0.72, 0.5, 0.28 if len(names) > 1 else 0.06
         high = max(HIGH, APART * max(map(len, names)) + 0.2)
-        content = sum(left + WIDE + right for right in rights)
+        content = left + WIDE + max(rights)
         heading, notes = Heading(title, content), Notes(_caption(charts), content)
-        height = heading.height + top + high + bottom + notes.height + 2 * MARGIN
-        page = figure(max(content, heading.width) + 2 * MARGIN, height)
+        each = top + high + bottom
+        height = heading.height + len(rights) * each + notes.height + 2 * MARGIN
+        page = figure(max(content, heading.width, notes.width) + 2 * MARGIN, height)
         heading.write(page)
         notes.write(page)
         values = [norms for chart in charts for norms in chart.series.values()]
         limits = _limits(values)
-        x, y = MARGIN, MARGIN + notes.height + bottom
-        for index, right in enumerate(rights):
-            axes = axes_at(page, x + left, y, WIDE, high, frame=True)
+        for index in range(len(rights)):
+            y = height - MARGIN - heading.height - index * each - top - high
+            axes = axes_at(page, MARGIN + left, y, WIDE, high, frame=True)
             if index < len(charts):
                 name, series, kind, _ = charts[index]
                 _curves(axes, series, high, limits, log=True, first=0)
@@ -349,7 +350,6 @@ def _picture(charts: Sequence[Chart], found: Sequence[Gradients], target: Path, 
                 axes.set_xlabel("singular value, from the largest", fontsize=LABEL, color=FAINT)
             if len(rights) > 1:
                 axes.set_title(name or "norms", fontsize=TITLE, color=INK, loc="left")
-            x += left + WIDE + right
         return save_page(page, target)
 
 

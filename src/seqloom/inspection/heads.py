@@ -284,7 +284,7 @@ def draw_heads(
             high = max(max(map(abs, every)), 1e-9)
             panels.append(_chart([m for m in measures if m.name.site == site], name, f"{site}: {heading}", high))
     num_heads = max(m.name.head for m in measures) + 1
-    across = 4 if num_heads <= 8 else 2 if num_heads <= 18 else 1
+    across = 2 if num_heads <= 12 else 1  # narrow, so that a small page can be read
     return str(draw.panels(panels, path, title or "attention heads", across=across, caption=_caption(sample)))
 
 

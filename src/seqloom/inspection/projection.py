@@ -354,10 +354,11 @@ class ProjectionView(View):
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
         found = project(model.network, words=inputs or None, **options.model_dump(exclude={"theme"}), progress=progress)
-        drawn = partial(_drawn, found)
+        title = f"{found.heading} ({model.name})"
+        drawn = partial(_drawn, found, title=title)
         cloud = found.cloud
         return Picture(
-            f"projection of {model.name}",
+            title,
             text=lambda width, colour: drawn(width=width, colour=colour),
             draw=drawn,
             values={

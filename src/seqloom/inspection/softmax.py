@@ -16,7 +16,6 @@ from seqloom.inspection.page import (
     FAINT,
     INK,
     LABEL,
-    OUTLINE,
     RULE,
     SMALL,
     Sheet,
@@ -155,9 +154,9 @@ def _page(found: Foreseen, count: int, title: str) -> Any:
         y = above + 0.22 + LINE * line
         sheet.text(left - 0.08, y + LINE / 2, shown(word), LABEL, INK, ha="right")
         sheet.text(left + 0.38, y + LINE / 2, _number(score), SMALL, INK, ha="right")
-        sheet.box(left + 0.65, y + 0.03, 2.1, LINE - 0.06, SEQUENTIAL[0], edgecolor=OUTLINE, linewidth=0.3)
-        sheet.box(left + 0.65, y + 0.03, 2.1 * share, LINE - 0.06, SEQUENTIAL[3])
-        sheet.text(left + 2.82, y + LINE / 2, f"{share:.1%}", SMALL, FAINT)
+        size = 2.1 * share / max(words[0][2], 1e-9)
+        sheet.box(left + 0.65, y + 0.03, size, LINE - 0.06, SEQUENTIAL[3])
+        sheet.text(left + 0.71 + size, y + LINE / 2, f"{share:.1%}", SMALL, FAINT)
     return sheet.page
 
 

@@ -243,12 +243,13 @@ class WordsView(View):
         words, values = whole_words(array.columns, (values - values.mean(0))[number])
         bias = float(biases[number] - biases.mean())
         found = Contributions(label, words, values, bias, answer.probabilities)
-        drawn = partial(draw_words, found)
+        heading = f"“{shorten(visible(inputs[0]), 60)}”: {_heading(found)} ({model.name})"
+        drawn = partial(draw_words, found, title=heading)
         notes, only = [], np.flatnonzero(values)
         if len(only) == 1 and len(words) > 1:
             notes = [f"all comes from {words[only[0]]!r}: its vector is the only one kept, and has read the others"]
         return Picture(
-            f"words that counted for {label}",
+            heading,
             text=lambda width, colour: drawn(width=width, colour=colour),
             draw=drawn,
             values={
