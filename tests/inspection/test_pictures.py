@@ -46,7 +46,9 @@ ASKED: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "projection": ("vectors", ["rome"], {"colours": "frequency"}),
     "softmax": ("cbow", ["paris _ oslo"], {"count": 3}),
     "states": ("recurrent", [TEXT], {"units": 3}),
+    "tags": ("tagger", ["anna visits old paris"], {}),
     "tokens": ("bpe_lm", ["A b c"], {}),
+    "transitions": ("tagger", [], {"most": 3}),
     "windows": ("vectors", ["paris oslo rome"], {"window": 1, "count": 2}),
     "words": ("classifier", [REVIEW], {}),
 }
@@ -66,6 +68,7 @@ HAS = {
     "feed_forward_lm": ["beam", "gradients", "next", "tokens"],
     "ngram_lm": ["beam", "next", "tokens"],
     "masked_lm": ["contexts", "positions", "tokens"],
+    "tagger": ["gates", "states", "tags", "transitions"],
     "cbow": ["neighbours", "onehot", "pca", "projection", "softmax", "windows"],
     "vectors": ["neighbours", "onehot", "pca", "projection", "windows"],
 }
@@ -82,6 +85,9 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
     places = ["athens", "greece", "oslo", "norway", "paris", "france", "rome", "italy", "madrid", "spain"]
     (folder / "places.txt").write_text("".join(" ".join(draw.choices(places, k=8)) + "\n" for _ in range(100)))
     (folder / "pairs.txt").write_text(": countries\nathens greece oslo norway\nparis france rome italy\n")
+    names = ["anna B-PER", "ben B-PER", "visits O", "old B-LOC", "paris I-LOC", "rome B-LOC"]
+    tagged = ["\n".join(draw.choices(names, k=4)) + "\n\n" for _ in range(30)]
+    (folder / "tagged.conll").write_text("".join(tagged))
     translate = tiny_recipe(steps=2, validate_every=2, checkpoint_every=2, average=1)
     training = {"steps": 2, "validate_every": 2, "batch_tokens": 200}
     classify = {
@@ -127,6 +133,12 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
             **language,
             "task": "model_masked_language",
             "model": {"kind": "masked_lm", **small, "num_layers": 1, "context": 30},
+        },
+        "tagger": {
+            "task": "tag",
+            "data": {name: {"file": str(folder / "tagged.conll")} for name in ("train", "valid")},
+            "model": {"kind": "tagger", "encoder": recurrent},
+            "training": training,
         },
         "bpe_lm": {
             **language,

@@ -333,7 +333,9 @@ def frequency_classes(ranks: np.ndarray) -> tuple[np.ndarray, list[tuple[str, st
 
 def no_vectors(model: Any) -> str | None:
     """Why a model is not a table of word vectors; None if it is."""
-    return None if hasattr(model.network, "neighbours") else f"this is for word vectors, not for {model.task.kind}"
+    return (
+        None if hasattr(model.network, "answer_analogies") else f"this is for word vectors, not for {model.task.kind}"
+    )
 
 
 class ProjectionView(View):

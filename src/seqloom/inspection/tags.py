@@ -30,8 +30,7 @@ from seqloom.inspection.page import (
 )
 from seqloom.inspection.terminal import display_width, painted, shown, to_terminal, visible
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 
 BEGIN, END = "begin", "end"
 NOTHING = ("O", "")
@@ -248,7 +247,7 @@ class TransitionsView(View):
     name = "transitions"
     about = "what a tag adds to the score of the tag after it, of taggers with a linear chain"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         most: int = Field(40, ge=2, description="tags that are shown: those that move others most")
 
     def missing(self, model: Any) -> str | None:

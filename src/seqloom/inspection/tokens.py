@@ -203,7 +203,8 @@ class TokensView(View):
         side: str | None = Field(None, description="whose tokenizer, such as target (default: the first)")
 
     def missing(self, model: Any) -> str | None:
-        able = hasattr(model.task, "tokenizers")
+        tokenizers = model.task.tokenizers().values() if hasattr(model.task, "tokenizers") else ()
+        able = tokenizers and all(hasattr(tokenizer, "labels_of") for tokenizer in tokenizers)
         return None if able else f"{model.task.kind} has no tokenizer to show"
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:

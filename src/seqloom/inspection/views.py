@@ -26,6 +26,7 @@ from seqloom.inspection.states import StatesView
 from seqloom.inspection.tokens import TokensView
 from seqloom.inspection.saliency import SaliencyView
 from seqloom.inspection.tags import TagsView, TransitionsView
+from seqloom.inspection.tokens import TokensView
 from seqloom.inspection.view import Picture, Progress, View
 from seqloom.inspection.windows import WindowsView
 from seqloom.inspection.words import WordsView
