@@ -274,8 +274,8 @@ def test_an_interval_holds_the_score_and_is_always_the_same() -> None:
     assert bleu_interval(answers, answers) == pytest.approx((100.0, 100.0))
 
 
-@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 3)), min_size=2, max_size=14, unique=True))
-@settings(max_examples=40)
+@given(st.lists(st.tuples(st.floats(0.5, 3.5), st.floats(0.5, 3.5)), min_size=2, max_size=6, unique=True))
+@settings(max_examples=60)
 def test_no_leader_crosses_a_name(points: list[tuple[float, float]]) -> None:
     anchors, sizes = np.array(points), np.tile([0.7, 0.145], (len(points), 1))
     labels = place_every_label(anchors, sizes, 4.0, 4.0, np.empty((0, 2)))

@@ -116,10 +116,11 @@ def test_gates_have_a_panel_each(names: tuple[str, ...], tmp_path: Path) -> None
 
 def test_gates_say_how_many_units_they_show(tmp_path: Path) -> None:
     some = " ".join(svg_texts(draw_gates(gates(num_units=70), tmp_path / "a.svg")))
-    assert "The first 64 of 70 units; the line is the mean over all 70." in some
-    every = " ".join(svg_texts(draw_gates(gates(num_units=70), tmp_path / "b.svg", most=70)))
-    assert "the mean over all 70 units" in every
-    assert "first" not in every
+    assert "Rows are 64 of 70 units" in some
+    assert "the mean over all 70 units" in some
+    few = svg_texts(draw_gates(gates(num_units=70), tmp_path / "b.svg", units="3,17"))
+    assert {"3", "17"} <= set(few)
+    assert "Rows are 2 of 70 units" in " ".join(few)
 
 
 def test_gates_of_a_decoder_need_no_direction(tmp_path: Path) -> None:

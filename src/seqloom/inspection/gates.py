@@ -88,7 +88,7 @@ def draw_gates(
     _, arrays = layer_of(trace, side, layer, direction)
     tokens = next(iter(arrays.values())).rows
     num_units = max(array.values.shape[1] for array in arrays.values())
-    chosen = which_units(arrays["hidden"].values, units)
+    chosen = which_units(_state(arrays).values, units)
     if path is None:
         return _text(arrays, tokens, width, colour, chosen if units is not None else [])
     everything = np.concatenate([array.values.T for array in arrays.values()], axis=1)  # (units, quantities · steps)
@@ -105,6 +105,11 @@ def draw_gates(
     return str(draw.bands(items, tokens, path, title or f"{side}, layer {layer}{flow}", caption))
 
 
+def _state(arrays: dict[str, LabelledArray]) -> LabelledArray:
+    """The hidden state, or what comes last of what there is."""
+    return arrays[list(arrays)[-1]]
+
+
 def which_units(hidden: np.ndarray, wanted: str | None) -> list[int]:
     """The units that were asked for: their numbers, or so many of those that vary most from step to step."""
     count = hidden.shape[1]
@@ -114,7 +119,9 @@ def which_units(hidden: np.ndarray, wanted: str | None) -> list[int]:
     numbers = [int(part) for part in parts]
     if len(numbers) == 1 and not (wanted or "").strip().endswith(","):
         most = max(1, min(numbers[0], count))
-        return sorted(np.argsort(-np.var(hidden, axis=0), kind="stable")[:most].tolist())
+        return sorted(
+            np.argsort(-np.nan_to_num(hidden, posinf=0.0, neginf=0.0).var(axis=0), kind="stable")[:most].tolist()
+        )
     if max(numbers) >= count:
         raise UserError(f"units count from 0 to {count - 1}; got {max(numbers)}")
     return list(dict.fromkeys(numbers))
@@ -122,7 +129,7 @@ def which_units(hidden: np.ndarray, wanted: str | None) -> list[int]:
 
 def by_likeness(rows: np.ndarray) -> list[int]:
     """(units, values) -> the units in the order of their angle among the two main directions of all."""
-    known = np.nan_to_num(np.asarray(rows, dtype=float))
+    known = np.nan_to_num(np.asarray(rows, dtype=float), posinf=0.0, neginf=0.0)
     if len(known) < 3:
         return list(range(len(known)))
     points, _ = principal_components(known - known.mean(axis=1, keepdims=True), 2)
@@ -209,7 +216,7 @@ def _text(
 ) -> str:
     parts = []
     if units:
-        hidden = np.asarray(arrays["hidden"].values, dtype=float)[:, list(units)].T
+        hidden = np.asarray(_state(arrays).values, dtype=float)[:, list(units)].T
         drawing = to_terminal(hidden, [f"unit {unit}" for unit in units], tokens, colour=colour, width=width)
         parts.append(f"hidden state of single units\n\n{drawing}")
     for heading, gates in (("mean over units: gates", True), ("mean over units: states", False)):
@@ -257,13 +264,13 @@ class GatesView(View):
         drawn: Callable[..., str]
         if options.unit is not None:
             title = f"{text}: unit {options.unit} of {side}, layer {options.layer}{way} of {model.name}"
-            unit = partial(draw_unit, arrays["hidden"], options.unit, title=title)
+            unit = partial(draw_unit, _state(arrays), options.unit, title=title)
             unit(colour=False)  # whether there is one
             drawn = lambda path=None, width=None, colour=True: unit(path, colour=colour)  # noqa: E731
         else:
             title = f"{text} in {side}, layer {options.layer}{way} of {model.name}"
             where: dict[str, Any] = {"side": side, "layer": options.layer, "direction": options.direction}
-            which_units(arrays["hidden"].values, options.units)
+            which_units(_state(arrays).values, options.units)
             drawn = partial(draw_gates, trace, units=options.units, title=title, **where)
         return Picture(
             title,

@@ -175,7 +175,8 @@ def place_labels(
 def place_every_label(
     anchors: np.ndarray, sizes: np.ndarray, width: float, height: float, avoid: np.ndarray, reach: float = REACH
 ) -> list[Label]:
-    """Name all points: a name goes as far from its point as it must, and then a line leads to it, across no name.
+    """Name all points: a name goes as far from its point as it must, and then a line leads to it, across other names
+    only where there is no other room.
 
     `avoid` (points, 2) are places better not covered. A name that fits nowhere is left out; on a page with room for
     its names that does not happen.
@@ -197,7 +198,8 @@ def place_every_label(
         ways = anchor + np.linspace(0.0, 1.0, 24)[:, None, None] * (ends - anchor)  # (points, boxes, 2)
         crossing = (ring > 0) & _within(ways, names).any(axis=(0, 2))
         crossing |= _within(leaders[:, None], boxes)[:, 0].any(axis=0)
-        cost = np.where(places.free(boxes) & ~crossing, ring + 0.15 * inside.sum(axis=1), np.inf)
+        cost = ring + 0.15 * inside.sum(axis=1) + 100.0 * crossing  # only where nothing else is left
+        cost = np.where(places.free(boxes), cost, np.inf)
         best = int(cost.argmin())
         if np.isfinite(cost[best]):
             places.take(boxes[best])
