@@ -235,26 +235,36 @@ def _text(
 # The view
 
 
+class LayerOptions(ViewOptions):
+    """Which recurrent layer is watched, and on which answer."""
+
+    target: str | None = Field(None, description="teacher-force the model on this answer instead of its own")
+    side: Literal["encoder", "decoder"] | None = Field(
+        None, description="gates of the encoder (the default where there is one) or of the decoder"
+    )
+    layer: int = Field(0, ge=0, description="which layer, from 0")
+    direction: Literal["forward", "backward"] = Field("forward", description="of a bidirectional layer")
+
+
+def no_layer(model: Any) -> str | None:
+    """Why no recurrent layer of a model can be watched; None if one can."""
+    if not model.can("trace"):
+        return f"this is for models that read a text, not for {model.task.kind}"
+    return None if has_part(model, "cells") else NO_GATES
+
+
 class GatesView(View):
     name = "gates"
     about = "what a recurrent layer's gates and states did at each step"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
 
-    class Options(ViewOptions):
-        target: str | None = Field(None, description="teacher-force the model on this answer instead of its own")
-        side: Literal["encoder", "decoder"] | None = Field(
-            None, description="gates of the encoder (the default where there is one) or of the decoder"
-        )
-        layer: int = Field(0, ge=0, description="which layer, from 0")
-        direction: Literal["forward", "backward"] = Field("forward", description="of a bidirectional layer")
+    class Options(LayerOptions):
         units: str | None = Field(None, description="which: 3,17 for these, 16 for the 16 that vary most (default: 64)")
         unit: int | None = Field(None, ge=0, description="colour the text by the hidden state of this unit instead")
 
     def missing(self, model: Any) -> str | None:
-        if not model.can("trace"):
-            return f"this is for models that read a text, not for {model.task.kind}"
-        return None if has_part(model, "cells") else NO_GATES
+        return no_layer(model)
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
         trace = model.trace(inputs[0], options.target)

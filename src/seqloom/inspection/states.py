@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from seqloom.errors import UserError
-from seqloom.inspection.gates import NO_GATES, layer_of
+from seqloom.inspection.gates import LayerOptions, layer_of, no_layer
 from seqloom.inspection.page import (
     FAINT,
     INK,
@@ -32,7 +32,7 @@ from seqloom.inspection.projection import principal_components
 from seqloom.inspection.scatter import place_every_label
 from seqloom.inspection.terminal import DIVERGING, bar, display_width, shade_of, shorten, shown, to_terminal
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View, ViewOptions, has_part
+from seqloom.inspection.view import Picture, Progress, View
 
 MOST_STEPS = 40
 CELL, MAP, BAR = 0.13, 3.4, 20  # inches, inches, characters
@@ -165,19 +165,11 @@ class StatesView(View):
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
 
-    class Options(ViewOptions):
-        target: str | None = Field(None, description="teacher-force the model on this answer instead of its own")
-        side: Literal["encoder", "decoder"] | None = Field(
-            None, description="states of the encoder (the default where there is one) or of the decoder"
-        )
-        layer: int = Field(0, ge=0, description="which layer, from 0")
-        direction: Literal["forward", "backward"] = Field("forward", description="of a bidirectional layer")
+    class Options(LayerOptions):
         units: int = Field(8, ge=1, le=40, description="how many units, those that vary most")
 
     def missing(self, model: Any) -> str | None:
-        if not model.can("trace"):
-            return f"this is for models that read a text, not for {model.task.kind}"
-        return None if has_part(model, "cells") else NO_GATES
+        return no_layer(model)
 
     def show(self, model: Any, inputs: Sequence[str], options: Any, progress: Progress) -> Picture:
         trace = model.trace(inputs[0], options.target)
