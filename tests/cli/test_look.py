@@ -98,7 +98,7 @@ def test_one_head(
     options: list[str], heading: str, transformer_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out, _ = shown(capsys, transformer_run, "attention", TEXT, *options)
-    assert out.startswith(heading)
+    assert heading in out.splitlines()[0]
     shown(capsys, transformer_run, "attention", TEXT, *options, "--save", tmp_path / "a.svg")
     assert heading in (tmp_path / "a.svg").read_text()
 
@@ -138,10 +138,13 @@ HEAD = "head picks one head of one layer; say which"
         (["attention", TEXT, "--head", "0"], HEAD),
         (["attention", TEXT, "--site", "cross", "--head", "0"], HEAD),
         (["attention", TEXT, "--all-heads", "--layer", "0", "--head", "0"], HEAD),
-        (["attention", TEXT, "--side", "encoder"], "--side is for look gates; look attention takes --save, --target"),
+        (
+            ["attention", TEXT, "--side", "encoder"],
+            "--side is for look gates, look states and look tokens; look attention takes --save, --theme, --target",
+        ),
         (
             ["attention", TEXT, "--test", "test"],
-            "--test is for look gradients, look heads and look lengths; look attention takes",
+            "--test is for look forcing, look gradients, look heads and look lengths; look attention takes",
         ),
         (["attention", TEXT, "--site", "croos"], "croos"),
         (
@@ -150,24 +153,33 @@ HEAD = "head picks one head of one layer; say which"
         ),
         (["attention"], 'takes one text in quotes, such as "the green witch arrived"; got 0'),
         (["attention", "the", "green", "witch"], "takes one text in quotes"),
-        (["gates", TEXT, "--head", "0"], "--head is for look attention; look gates takes --save, --target, --side"),
-        (["gates", TEXT], "no recurrent layer to show; its views: attention, heads, lengths"),
+        (
+            ["gates", TEXT, "--head", "0"],
+            "--head is for look attention; look gates takes --save, --theme, --target, --side",
+        ),
+        (
+            ["gates", TEXT],
+            "no recurrent layer to show; its views: attention, beam, forcing, heads, lengths, next, positions, tokens",
+        ),
         (
             ["heads", "--layer", "0"],
-            "--layer is for look attention, look contexts, look gates and look gradients; look heads takes --save",
+            "--layer is for look attention, look contexts, look gates, look gradients and look states; look heads takes --save",
         ),
         (["contexts", "stick", "a stick"], "takes a word, and at least two texts"),
         (["contexts", "cat", "the cat", "a cat"], "by language models, not by a translator"),
-        (["contexts", "cat", "the cat", "a cat", "--head", "0"], "look contexts takes --save, --layer"),
+        (["contexts", "cat", "the cat", "a cat", "--head", "0"], "look contexts takes --save, --theme, --layer"),
         (["heads", "--all-heads"], "--all-heads is for look attention"),
         (["heads", TEXT], "look heads takes options, and no text"),
         (["heads", "--sentences", "0"], "sentences: must be greater than or equal to 1; got 0"),
         (["heads", "--test", "tset"], "did you mean 'test'?"),
         (["heads", "--sentences", "3", "--save", "x.gif"], ".svg"),
-        (["lengths", "--sentences", "0"], "--sentences is for look heads; look lengths takes"),
+        (["lengths", "--sentences", "0"], "--sentences is for look forcing and look heads; look lengths takes"),
         (["lengths", TEXT], "look lengths takes options, and no text"),
         (["lengths", "--compare", "nowhere"], "nowhere: there is no such model"),
-        (["words", TEXT], "this is for classifiers, not for a translator; its views: attention, heads, lengths"),
+        (
+            ["words", TEXT],
+            "this is for classifiers, not for a translator; its views: attention, beam, forcing, heads, lengths, next, positions, tokens",
+        ),
         (["neighbours", "king"], "this is for word vectors, not for a translator"),
         (["attenion", TEXT], "got 'attenion' (did you mean 'attention'?)"),
     ],
@@ -260,7 +272,7 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
 def test_a_model_alone_names_its_views(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = shown(capsys, tiny_run)
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
-    assert listed == ["attention", "gates", "lengths"]
+    assert listed == ["attention", "beam", "forcing", "gates", "lengths", "next", "states", "tokens"]
     for forgotten in (["attention"], ["attention", TEXT]):
         _, err = shown(capsys, *forgotten, code=2)
         assert "a model before the view" in err
@@ -289,7 +301,8 @@ def sample_of(annotation: Any) -> tuple[list[list[str]], Any]:
     if annotation is str:
         return [["a value"]], "a value"
     if get_origin(annotation) is tuple:
-        return [["one"], ["two"]], ("one", "two")
+        numbers = get_args(annotation)[0] is float
+        return ([["0.5"], ["2"]], (0.5, 2.0)) if numbers else ([["one"], ["two"]], ("one", "two"))
     return sample_of(kinds[0])
 
 
