@@ -163,7 +163,7 @@ HEAD = "head picks one head of one layer; say which"
         ),
         (
             ["heads", "--layer", "0"],
-            "--layer is for look attention, look contexts, look gates, look gradients and look states; look heads takes --save",
+            "--layer is for look attention, look contexts, look gates, look gradients and look states; look heads",
         ),
         (["contexts", "stick", "a stick"], "takes a word, and at least two texts"),
         (["contexts", "cat", "the cat", "a cat"], "by language models, not by a translator"),
@@ -178,7 +178,7 @@ HEAD = "head picks one head of one layer; say which"
         (["lengths", "--compare", "nowhere"], "nowhere: there is no such model"),
         (
             ["words", TEXT],
-            "this is for classifiers, not for a translator; its views: attention, beam, forcing, heads, lengths, next, positions, tokens",
+            "not for a translator; its views: attention, beam, forcing, heads, lengths, next, positions, tokens",
         ),
         (["neighbours", "king"], "this is for word vectors, not for a translator"),
         (["attenion", TEXT], "got 'attenion' (did you mean 'attention'?)"),
