@@ -16,8 +16,7 @@ from seqloom.inspection.page import INK, LINES
 from seqloom.inspection.plot import blocks, columns_of, panels
 from seqloom.inspection.terminal import display_width, shorten, shown
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 
 MOST_CHANNELS = 8
 FAN = "#56b4e9"
@@ -109,7 +108,7 @@ class ForecastView(View):
     inputs, least, most = "a file with a series (default: the recipe's first test data)", 0, 1
     example = "series.csv"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         at: int | None = Field(
             None, ge=1, description="the step that the forecast begins at (default: so that the truth is known)"
         )

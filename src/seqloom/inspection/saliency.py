@@ -16,8 +16,7 @@ from seqloom.inspection.page import INK, SMALL, look, text_size
 from seqloom.inspection.plot import blocks, columns_of, panels
 from seqloom.inspection.terminal import DIVERGING, display_width, painted, shade_of, shorten, shown
 from seqloom.inspection.trace import plain
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 
 MOST_CHANNELS = 9
 Method = Literal["gradient", "occlusion"]
@@ -131,7 +130,7 @@ class SaliencyView(View):
     inputs, least, most = "a file with series, or a text in quotes", 1, 1
     example = "series.ts"
 
-    class Options(Settings):
+    class Options(ViewOptions):
         label: str | None = Field(None, description="for which label (default: the one that the model answers)")
         method: Method = Field("gradient", description="gradient: gradient × input; occlusion: steps are hidden")
         width: int = Field(5, ge=1, le=10_000, description="of occlusion: steps that are hidden together")

@@ -21,10 +21,9 @@ from seqloom.inspection.offsets import OffsetsView
 from seqloom.inspection.onehot import OneHotView
 from seqloom.inspection.positions import PositionsView
 from seqloom.inspection.projection import ProjectionView
+from seqloom.inspection.saliency import SaliencyView
 from seqloom.inspection.softmax import SoftmaxView
 from seqloom.inspection.states import StatesView
-from seqloom.inspection.tokens import TokensView
-from seqloom.inspection.saliency import SaliencyView
 from seqloom.inspection.tags import TagsView, TransitionsView
 from seqloom.inspection.tokens import TokensView
 from seqloom.inspection.view import Picture, Progress, View
@@ -50,13 +49,13 @@ VIEWS: dict[str, View] = {
         OffsetsView(),
         PositionsView(),
         ProjectionView(),
+        SaliencyView(),
         SoftmaxView(),
         StatesView(),
-        TokensView(),
-        WindowsView(),
         TagsView(),
+        TokensView(),
         TransitionsView(),
-        SaliencyView(),
+        WindowsView(),
         WordsView(),
     )
 }
