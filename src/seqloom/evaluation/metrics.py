@@ -24,7 +24,7 @@ from seqloom.evaluation.error_rates import (
     sequence_error_rate,
     word_error_rate,
 )
-from seqloom.evaluation.significance import interval, of_mean, of_sums, Rescore
+from seqloom.evaluation.significance import Rescore, interval, of_mean, of_sums
 
 BY_SACREBLEU = ("bleu", "chrf", "ter")
 ERROR_RATES = {
