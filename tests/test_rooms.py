@@ -24,6 +24,7 @@ LEVELS = {
     "decoding.lengths": 0,
     "export.supported": 0,
     "training.progress": 0,
+    "layout": 0,
     "settings": 1,
     "files": 1,
     "answers": 1,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
+from seqloom.cli.options import DataFiles, File, Flag
 
 if TYPE_CHECKING:
     from seqloom.cli.contestants import Chosen, Contestant
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def compare(
     *runs: str,
     test: str | None = None,
-    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    save: Path | None = None,
+    data: DataFiles = (),
+    save: File | None = None,
     format: Literal["text", "markdown", "json"] = "text",
-    train: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    train: Flag = False,
 ) -> None:
     """Compare models on the same data: quality, size, time, pace, and how each of them learned.
 
@@ -49,8 +49,9 @@ def compare(
         Train the recipes that have no run yet.
     """
     from seqloom.cli.contestants import choose_data, common_task, find_contestants
-    from seqloom.cli.output import emit, note
+    from seqloom.cli.output import emit, note, width
     from seqloom.errors import UserError
+    from seqloom.layout import hanging
 
     if not runs:
         raise UserError("nothing to compare: give run folders or recipes")
@@ -74,13 +75,13 @@ def compare(
     elif format == "markdown":
         print(comparison.markdown())
     else:
-        print(comparison.render())
+        print(comparison.render(width()))
     if format == "text" or save is not None:
         curves = _curves(comparison, contestants, save)
         if save is not None:
             note(f"drawn into {save}")
         elif curves:
-            print("\n" + curves)
+            print("\n" + hanging(curves, width()))
 
 
 def _train(recipe: str, folder: Path) -> None:
@@ -230,12 +231,16 @@ def _unfinished_notes(entries: Sequence[Entry], chosen: Chosen) -> Iterable[str]
 # ---------------------------------------------------------------------------------------------------------------------
 # The plot
 
+WIDE = 120  # characters, where no terminal says how many there are
+
 
 def _curves(comparison: Comparison, contestants: Sequence[Contestant], save: Path | None) -> str:
     """The learning curves drawn into a file, or as text; "" where there is none to show as text."""
+    from seqloom.cli.output import width
     from seqloom.errors import UserError
     from seqloom.evaluation.figures import METRICS
-    from seqloom.inspection.curves import Curve, draw_curves
+    from seqloom.inspection.curves import COLUMNS, Curve, draw_curves
+    from seqloom.layout import shortened
 
     wanted = [getattr(one.recipe.training, "metric", None) for one in contestants if one.recipe is not None]
     followed = comparison.followed(wanted)
@@ -243,14 +248,16 @@ def _curves(comparison: Comparison, contestants: Sequence[Contestant], save: Pat
         if save is None:
             return ""
         raise UserError("there is no learning curve to draw: no journal holds a validation")
-    curves = []
+    curves, most = [], width() or WIDE
     for entry in comparison.entries:
         learned, final = entry.training.curve(followed), entry.figures.get(followed)
         if entry.training.steps is None:  # counted, not fitted: one figure, at no time
             learned = []
             final = entry.training.best(followed).get(followed, final)
-        curves.append(Curve(entry.name if entry.finished else f"{entry.name} (unfinished)", learned, final))
+        name = entry.name if entry.finished else f"{entry.name} (unfinished)"
+        curves.append(Curve(name if save is not None else shortened(name, most // 3), learned, final))
     metric = METRICS[followed]
+    beside = max(len(curve.name) for curve in curves) + len(metric.show(max((c.final or 0.0) for c in curves))) + 4
     return draw_curves(
         curves,
         save,
@@ -260,4 +267,5 @@ def _curves(comparison: Comparison, contestants: Sequence[Contestant], save: Pat
         f"behind the names: {comparison.data}.",
         logarithmic=followed.endswith("perplexity"),
         decimals=metric.decimals,
+        columns=max(8, min(COLUMNS, most - beside)),
     )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from cyclopts import App
 
-from cyclopts import App, Parameter
-
+from seqloom.cli.options import Overrides
 from seqloom.cli.output import Format
 
-app = App(name="data", help="Look after data.")
+app = App(name="data", help="Look after data.", group_parameters="Options")
 
 
-@app.command
+@app.command(usage="Usage: seqloom data check RECIPE [OPTIONS]")
 def check(
     recipe: str,
     /,
     *,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    overrides: Overrides = (),
     format: Format = "text",
     most: int = 5,
     max_length: int = 200,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
+from seqloom.cli.options import Flag, Folder
 
 RECIPE = "demo"
 NUM_SHOWN, MOST_WORDS = 5, 6
 
 
-def demo(
-    *, run: Path = Path("runs/demo"), restart: Annotated[bool, Parameter(negative="", show_default=False)] = False
-) -> None:
+def demo(*, run: Folder = Path("runs/demo"), restart: Flag = False) -> None:
     """Train a small attention model on the embedded corpus, translate unseen sentences, show where it looked.
 
     Parameters

@@ -8,17 +8,18 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from seqloom.cli.options import Number
 from seqloom.cli.output import Format
 from seqloom.cli.train import train
 
-app = App(name="embed", help="Train word vectors, compare words, convert and measure vectors.")
-app.command(train)
+app = App(
+    name="embed", help="Train word vectors, compare words, convert and measure vectors.", group_parameters="Options"
+)
+app.command(train, usage="Usage: seqloom embed train RECIPE [OPTIONS]")
 
-Limit = Annotated[int | None, Parameter(show_default=False)]
 
-
-@app.command
-def neighbours(model: Path, /, *words: str, count: int = 10, limit: Limit = None, format: Format = "text") -> None:
+@app.command(usage="Usage: seqloom embed neighbours MODEL WORD… [OPTIONS]")
+def neighbours(model: Path, /, *words: str, count: int = 10, limit: Number = None, format: Format = "text") -> None:
     """Show the words whose vectors are most similar to a word's.
 
     Parameters
@@ -51,7 +52,7 @@ def neighbours(model: Path, /, *words: str, count: int = 10, limit: Limit = None
         _print(found)
 
 
-@app.command
+@app.command(usage="Usage: seqloom embed analogy MODEL A B C [OPTIONS]")
 def analogy(
     model: Path,
     a: str,
@@ -61,7 +62,7 @@ def analogy(
     *,
     method: Literal["add", "multiply"] = "add",
     count: int = 5,
-    limit: Limit = None,
+    limit: Number = None,
     format: Format = "text",
 ) -> None:
     """A is to B as C is to what?
@@ -95,8 +96,8 @@ def analogy(
         _print(found)
 
 
-@app.command
-def similarity(model: Path, a: str, b: str, /, *, limit: Limit = None, format: Format = "text") -> None:
+@app.command(usage="Usage: seqloom embed similarity MODEL A B [OPTIONS]")
+def similarity(model: Path, a: str, b: str, /, *, limit: Number = None, format: Format = "text") -> None:
     """Show how similar two words are: the cosine of their vectors, from -1 to 1.
 
     Parameters
@@ -122,14 +123,14 @@ def similarity(model: Path, a: str, b: str, /, *, limit: Limit = None, format: F
         print(f"{found:.4f}")
 
 
-@app.command
+@app.command(usage="Usage: seqloom embed convert MODEL FILE --to KIND [OPTIONS]")
 def convert(
     model: Path,
     file: Path,
     /,
     *,
     to: Literal["word2vec", "word2vec-binary", "glove", "fasttext"],
-    limit: Limit = None,
+    limit: Number = None,
     format: Format = "text",
 ) -> None:
     """Write vectors to a file that word2vec, gensim, GloVe or fastText read.
@@ -163,14 +164,14 @@ def convert(
         print(f"{file}: {len(vectors):,} words, {vectors.size} numbers each ({to})")
 
 
-@app.command
+@app.command(usage="Usage: seqloom embed evaluate MODEL FILE… [OPTIONS]")
 def evaluate(
     model: Path,
     /,
     *files: Path,
     method: Annotated[tuple[Literal["add", "multiply"], ...], Parameter(negative="")] = ("add", "multiply"),
-    most_frequent: Limit = None,
-    limit: Limit = None,
+    most_frequent: Number = None,
+    limit: Number = None,
     format: Format = "text",
 ) -> None:
     """Measure vectors on files of analogies or of word pairs that people judged.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
-
+from seqloom.cli.options import DataFiles, File, Flag, Overrides
 from seqloom.cli.output import Format
 from seqloom.errors import UserError
 
@@ -21,14 +20,14 @@ def evaluate(
     model: Path,
     /,
     *,
-    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    data: DataFiles = (),
     test: str | None = None,
     format: Format = "text",
-    output: Path | None = None,
-    lowercase: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    tokenized: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: File | None = None,
+    lowercase: Flag = False,
+    tokenized: Flag = False,
     engine: EngineName = "auto",
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    overrides: Overrides = (),
 ) -> None:
     """Measure a model on test data.
 
@@ -62,8 +61,9 @@ def evaluate(
     overrides
         An option of the model, such as --set beam_size=1.
     """
-    from seqloom.cli.output import emit, note, output_to
+    from seqloom.cli.output import emit, note, output_to, width
     from seqloom.evaluation.metrics import looks_tokenized
+    from seqloom.layout import hanging
     from seqloom.settings import apply_overrides
     from seqloom.training.progress import Progress
 
@@ -89,7 +89,7 @@ def evaluate(
             if format == "json":
                 emit({"data": described.task.describe(corpora[name]), **report.to_dict()})
             else:
-                print(("\n" if index else "") + report.render(), flush=True)
+                print(("\n" if index else "") + hanging(report.render(), width()), flush=True)
             if output is not None:
                 out.writelines(answer + "\n" for answer in report.answers)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import Parameter
+from seqloom.cli.options import DataFiles, File, Flag, Overrides
 
 if TYPE_CHECKING:
     from seqloom.model import Model
@@ -16,13 +16,13 @@ def export(
     /,
     *,
     to: Literal["arpa", "ctranslate2"],
-    output: Path | None = None,
+    output: File | None = None,
     compute: Literal["float32", "int8"] = "float32",
     verify: bool = True,
-    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    data: DataFiles = (),
     sentences: int = 1000,
-    overwrite: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    overwrite: Flag = False,
+    overrides: Overrides = (),
 ) -> None:
     """Write a model for another program.
 

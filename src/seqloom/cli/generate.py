@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import Parameter
-
+from seqloom.cli.options import File, Flag, Overrides
 from seqloom.cli.output import Format
 
 
@@ -24,10 +23,10 @@ def generate(
     repetition_penalty: float | None = None,
     max_length: int | None = None,
     seed: int | None = None,
-    unknown: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    output: Path | None = None,
+    unknown: Flag = False,
+    output: File | None = None,
     format: Format = "text",
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    overrides: Overrides = (),
 ) -> None:
     """Let a language model go on with a text, until it comes to an end or to a limit.
 

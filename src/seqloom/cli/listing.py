@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from seqloom.cli.output import Format, emit
+from seqloom.cli.output import Format, emit, width
 from seqloom.errors import UserError
+from seqloom.layout import described, hanging, shortened
 
 if TYPE_CHECKING:
     from seqloom.model import Model
 
-What = Literal[
-    "attention",
-    "cells",
-    "connections",
-    "decoders",
-    "encoders",
-    "models",
-    "parameters",
-    "positions",
-    "recipes",
-    "tasks",
-    "views",
-]
+TABLES = {
+    "attention": "scores that compare a query with the keys of a memory",
+    "cells": "one step of a recurrent network",
+    "connections": "ways around a layer",
+    "decoders": "what makes a text, of an encoder_decoder",
+    "encoders": "what reads a text",
+    "models": "architectures: model.kind of a recipe",
+    "parameters": "how many each part of a model has: list parameters RUN or RECIPE",
+    "positions": "ways to tell attention the order of symbols",
+    "recipes": "recipes that come with seqloom",
+    "tasks": "what can be learned, and how it is measured",
+    "views": "ways to look inside a model: seqloom look MODEL VIEW",
+}
+
+if TYPE_CHECKING:
+    What: TypeAlias = str
+else:
+    What = Literal[tuple(TABLES)]
 
 
 def list_choices(what: What | None = None, model: Path | None = None, /, *, format: Format = "text") -> None:
@@ -45,22 +50,18 @@ def list_choices(what: What | None = None, model: Path | None = None, /, *, form
         text: for people. json: one object.
     """
     if what == "parameters":
-        described = describe(_loaded(model))
-        emit(described) if format == "json" else print(render(described))
+        counted = describe(_loaded(model))
+        emit(counted) if format == "json" else print(render(counted, width()))
         return
     if model is not None:
         raise UserError(f"list {what} takes no model; a model goes with 'seqloom list parameters {model}'")
-    if what is None:
-        tables = get_args(What)
-        emit({"tables": tables}) if format == "json" else print("seqloom list " + "|".join(tables))
-        return
-    found = choices(what)
+    found = TABLES if what is None else choices(what)
     if format == "json":
-        emit(found)
+        emit({"tables": list(found)} if what is None else found)
         return
-    width = max(map(len, found))
-    for name, about in found.items():
-        print(f"{name:<{width}}  {about}".rstrip())
+    if what is None:
+        print("seqloom list TABLE, which is one of\n")
+    print(described(found, width()))
 
 
 def choices(what: What) -> dict[str, str]:
@@ -74,51 +75,37 @@ def choices(what: What) -> dict[str, str]:
         from seqloom.inspection.views import VIEWS
 
         return {name: view.about for name, view in VIEWS.items()}
-    if what in ("models", "tasks"):
-        from seqloom.tasks import TASKS, find_task
+    from seqloom.cli.stated import table, tables
 
-        tasks = {name: find_task(name) for name in TASKS}
-        if what == "tasks":
-            return {name: f"{task.about}; {', '.join(m.title for m in task.metrics)}" for name, task in tasks.items()}
-        return _abouts({name: parts for task in tasks.values() for name, parts in task.models.items()})
-    if what == "encoders":
-        from seqloom.models.encoders import ENCODERS
-
-        return _abouts(ENCODERS)
-    if what == "decoders":
-        from seqloom.models.encoder_decoder import DECODERS
-
-        return _abouts(DECODERS)
-    return {name: _first_line(kind) for name, kind in _mechanisms(what).items()}
+    if what == "tasks":
+        return dict(_tasks())
+    if what == "models":
+        kinds = [("seqloom.models", name) for name in tables("seqloom.models", "Models")]
+        kinds.append(("seqloom.vectors.settings", "VECTOR_MODELS"))
+        return {name: about for place in kinds for name, about in table(*place).items()}
+    return table(*PLACES[what])
 
 
-def _mechanisms(what: What) -> Mapping[str, type]:
-    from seqloom.nn.attention import SCORES
-    from seqloom.nn.cells import CELLS
-    from seqloom.nn.connections import CONNECTIONS
-    from seqloom.nn.positions import POSITIONS
-
-    tables: dict[str, Mapping[str, type]] = {
-        "attention": SCORES,
-        "cells": CELLS,
-        "connections": CONNECTIONS,
-        "positions": POSITIONS,
-    }
-    return tables[what]
+PLACES = {
+    "attention": ("seqloom.nn.attention", "SCORES"),
+    "cells": ("seqloom.nn.cells", "CELLS"),
+    "connections": ("seqloom.nn.connections", "CONNECTIONS"),
+    "decoders": ("seqloom.models.encoder_decoder", "DECODERS"),
+    "encoders": ("seqloom.models.encoders", "ENCODERS"),
+    "positions": ("seqloom.nn.positions", "POSITIONS"),
+}
+"""Where tables are: module and name."""
 
 
-def _abouts(table: Mapping[str, tuple[type, Any]]) -> dict[str, str]:
-    """What each architecture is: what its class says, or its settings where several share a class or there is none."""
-    shared = Counter(module for _, module in table.values())
-    return {
-        name: _first_line(module if module is not None and shared[module] == 1 else settings)
-        for name, (settings, module) in table.items()
-    }
+def _tasks() -> Iterator[tuple[str, str]]:
+    from seqloom.cli.stated import attribute
+    from seqloom.evaluation.figures import METRICS
+    from seqloom.tasks import TASKS
 
-
-def _first_line(kind: type) -> str:
-    line = kind.__doc__.strip().splitlines()[0].removeprefix("Settings of ") if kind.__doc__ else ""
-    return line[:1].upper() + line[1:]
+    for name, place in TASKS.items():
+        module, _, kind = place.partition(":")
+        titles = [METRICS[metric].title for metric in attribute(module, kind, "metrics")]
+        yield name, f"{''.join(attribute(module, kind, 'about'))}; {', '.join(titles)}"
 
 
 def _loaded(path: Path | None) -> Model:
@@ -143,13 +130,13 @@ def describe(model: Model) -> dict[str, Any]:
     return about | model.task.amounts(network) | {"size": model.size()}
 
 
-def render(described: dict[str, Any]) -> str:
+def render(counted: dict[str, Any], most: int | None = None) -> str:
     """The same for people."""
-    if "parts" in described:
-        return render_parameters(described)
-    if "ngrams" in described:
-        return render_ngrams(described)
-    return f"{described['folder']}: {described['model']}, {described['size']}"
+    if "parts" in counted:
+        return render_parameters(counted, most)
+    if "ngrams" in counted:
+        return render_ngrams(counted)
+    return f"{counted['folder']}: {counted['model']}, {counted['size']}"
 
 
 def describe_parameters(network: Any) -> dict[str, Any]:
@@ -182,10 +169,10 @@ def render_ngrams(counted: dict[str, Any]) -> str:
     return "\n".join([title, "", *rows, f"total    {total:>14,}"])
 
 
-def render_parameters(described: dict[str, Any]) -> str:
-    """A table that fits 100 columns, and what its letters mean."""
+def render_parameters(counted: dict[str, Any], most: int | None = None) -> str:
+    """A table that fits 100 columns, and what its letters mean; in fewer without the columns of the middle."""
     rows, last = [["part", "formula", "with numbers", "parameters", "share"]], ""
-    for part in described["parts"]:
+    for part in counted["parts"]:
         name = part["name"]
         whole, _, within = name.partition(".")
         if within and not within[0].isdigit():  # an encoder or a decoder gets a line of its own
@@ -198,20 +185,32 @@ def render_parameters(described: dict[str, Any]) -> str:
             rows.append([name, part["formula"], part["numbers"], count, share])
         else:
             rows.append([name, f"= {part['tied_to']}", "", "–", "–"])
-    rows.append(["total", "", "", f"{described['parameters']:,}", "100.0%"])
-    widths = [max(len(row[i]) for row in rows if i != 1 or not row[1].startswith("=")) for i in range(5)]
-    both = sum(widths[1:3]) + 2  # where a tie may spread
-    lines = []
-    for name, formula, numbers, count, share in rows:
-        middle = f"{formula:<{widths[1]}}  {numbers}"
-        lines.append(f"{name:<{widths[0]}}  {middle:<{both}}  {count:>{widths[3]}}  {share:>{widths[4]}}".rstrip())
+    rows.append(["total", "", "", f"{counted['parameters']:,}", "100.0%"])
+    for shown in ((1, 2), (1,), (2,), ()):  # columns of the middle
+        lines = _parameter_lines(rows, shown)
+        if most is None or max(map(len, lines)) <= most:
+            break
     bar = "-" * len(lines[0])
-    size = f"In float32, 4 bytes each, that is {described['bytes']:,} bytes ({described['bytes'] / 1e6:.1f} MB)."
-    letters = [f"{letter}  {about}" for letter, about in described["letters"].items()]
-    notes = [note for key, note in NOTES.items() if any(key in part["name"] for part in described["parts"])]
-    title = f"{described['folder']}: {described['model']}, {described['parameters']:,} parameters"
-    blocks = [[title], [lines[0], bar, *lines[1:-1], bar, lines[-1]], [size], letters, notes]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    size = f"In float32, 4 bytes each, that is {counted['bytes']:,} bytes ({counted['bytes'] / 1e6:.1f} MB)."
+    letters = [f"{letter}  {about}" for letter, about in counted["letters"].items() if 1 in shown]
+    notes = [note for key, note in NOTES.items() if any(key in part["name"] for part in counted["parts"])]
+    title = f"{counted['folder']}: {counted['model']}, {counted['parameters']:,} parameters"
+    around = ["\n".join(block) for block in ([size], letters, notes) if block]
+    body = "\n".join([lines[0], bar, *lines[1:-1], bar, lines[-1]])
+    return "\n\n".join([hanging(title, most), body, *(hanging(block, most) for block in around)])
+
+
+def _parameter_lines(rows: list[list[str]], shown: tuple[int, ...]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows if i != 1 or not row[1].startswith("=")) for i in range(5)]
+    both = sum(widths[i] for i in shown) + 2 * (len(shown) - 1)  # where a tie may spread
+    lines = []
+    for name, *middle, count, share in rows:
+        told = "  ".join(f"{middle[i - 1]:<{widths[i]}}" for i in shown)
+        if shown and middle[0].startswith("="):
+            told = shortened(middle[0], both) if len(shown) < 2 else middle[0]
+        told = f"  {told:<{both}}" if shown else ""
+        lines.append(f"{name:<{widths[0]}}{told}  {count:>{widths[3]}}  {share:>{widths[4]}}".rstrip())
+    return lines
 
 
 NOTES = {  # by what a part's name holds

@@ -11,9 +11,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from seqloom.cli.output import talk_help, width
 from seqloom.errors import UserError, did_you_mean
 from seqloom.inspection.view import View
 from seqloom.inspection.views import VIEWS, check_inputs, find_view, options_of, show, views_of
+from seqloom.layout import described, hanging
 
 USAGE = "seqloom look MODEL VIEW [INPUT …] [--save FILE] [options]"
 SAVE = "draw into this file: .svg, .png, .pdf or .html (default: the terminal)"
@@ -121,6 +123,7 @@ def command(view: View, run: Callable[[tuple[str, ...], Path | None, dict[str, A
         name=f"look MODEL {view.name}",
         help=f"{_sentence(view)}\n\n{example}",
         help_format="plaintext",
+        group_parameters="Options",
         help_flags=[],
         version_flags=[],
         usage=f"Usage: seqloom look MODEL {view.name} {inputs}[OPTIONS]",
@@ -179,17 +182,17 @@ def _check_options(view: View, given: Sequence[str]) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    width = max(map(len, names), default=0)
-    return "\n".join(f"  {name:<{width}}  {VIEWS[name].about}" for name in names)
+    return described({name: VIEWS[name].about for name in names}, width(), indent="  ")
 
 
 def _overview() -> str:
-    return (
+    text = (
         f"Usage: {USAGE}\n\nLook inside a model: on the terminal, or drawn into a file.\n\n{_listed(list(VIEWS))}\n\n"
         "MODEL is a model folder or a run folder, or a file of word vectors. A text may also be piped in.\n"
         "'seqloom look VIEW --help' shows the options of a view, 'seqloom look MODEL' the views of a model.\n\n"
-        'seqloom look runs/demo attention "the green witch arrived" --save alignment.svg'
+        f'seqloom look runs/demo attention "the green witch arrived" --save alignment.svg\n\n{talk_help()}'
     )
+    return hanging(text, width())
 
 
 def _views_of(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from seqloom.cli.answering import Question, answer, named_options
+from seqloom.cli.options import File, Overrides
 from seqloom.cli.output import Format
 
 
@@ -15,8 +16,8 @@ def predict(
     model: Path,
     /,
     *inputs: str,
-    input_file: Annotated[Path | None, Parameter(name="--input")] = None,
-    output: Path | None = None,
+    input_file: Annotated[Path | None, Parameter(name="--input", metavar="FILE")] = None,
+    output: File | None = None,
     format: Format = "text",
     method: Literal["greedy", "beam", "sample"] | None = None,
     beam_size: int | None = None,
@@ -26,7 +27,7 @@ def predict(
     top_p: float | None = None,
     seed: int | None = None,
     engine: Literal["auto", "torch", "ctranslate2"] = "auto",
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    overrides: Overrides = (),
 ) -> None:
     """Answer inputs with a trained model.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seqloom.cli.options import File
 from seqloom.cli.output import Format
 
 
@@ -12,7 +13,7 @@ def score(
     file: Path | None = None,
     /,
     *,
-    output: Path | None = None,
+    output: File | None = None,
     format: Format = "text",
 ) -> None:
     """Log probability and perplexity of every line.

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
+from seqloom.cli.options import Flag, Overrides, RunFolder
 
 
 def train(
     recipe: str,
     /,
     *,
-    run: Annotated[Path | None, Parameter(name=("--run", "--run-dir"))] = None,
-    overrides: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
-    resume: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    run: RunFolder = None,
+    overrides: Overrides = (),
+    resume: Flag = False,
+    restart: Flag = False,
 ) -> None:
     """Train a model from a recipe.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from seqloom.evaluation.figures import METRICS, Metric
 from seqloom.evaluation.significance import LEVEL
+from seqloom.layout import hanging, table
 
 DASH = "–"
 
@@ -112,6 +113,10 @@ class Entry:
     finished: bool = True
 
 
+LEAST_TELLING = ("processes", "tokens/s", "steps", "model", "training", "parameters")
+"""Columns that a narrow table does without, the first one first."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Models of one task on one set of data; `data` says which, in words.
@@ -203,23 +208,15 @@ class Comparison:
             "notes": [*self._tested(), *self.notes],
         }
 
-    def render(self) -> str:
-        """The table as plain text; a star marks the best."""
+    def render(self, width: int | None = None) -> str:
+        """The table as plain text; a star marks the best. Where it is too wide, the least telling columns go first."""
         marks = ("*", " ") if any(map(self.best, self.metrics)) else ("", "")
-        table = self._cells(lambda figure, best: figure + marks[0 if best else 1])
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in table
-        ]
-        rule = "-" * len(lines[0])
+        cells = self._cells(lambda figure, best: figure + marks[0 if best else 1])
+        spare = [*LEAST_TELLING, *(metric.title for metric in reversed(self.metrics[1:]))]
+        body = "\n".join(table(cells, left=2, width=width, spare=spare))
         star = ["* the best"] if marks[0] else []
-        below = "\n".join([*star, *self._tested(), *self.notes])
-        body = "\n".join(line.rstrip() for line in [lines[0], rule, *lines[1:]])
-        return "\n\n".join(part for part in (self.data, body, below) if part)
+        below = hanging("\n".join([*star, *self._tested(), *self.notes]), width)
+        return "\n\n".join(part for part in (hanging(self.data, width), body, below) if part)
 
     def markdown(self) -> str:
         """The table for a page; the best in bold."""

@@ -87,7 +87,16 @@ class Translation(Supervised):
     about = "text to text: translation, summarising, spelling to sound, inflection"
     Recipe = TranslationRecipe
     models = TRANSLATORS
-    metrics: ClassVar[tuple[Metric, ...]] = metrics("bleu", "chrf", *TEXT_METRICS[3:], "aer")
+    metrics: ClassVar[tuple[Metric, ...]] = metrics(
+        "bleu",
+        "chrf",
+        "exact_match",
+        "sequence_error_rate",
+        "word_error_rate",
+        "character_error_rate",
+        "phone_error_rate",
+        "aer",
+    )
     drawn = ("bleu", "perplexity", "loss")
     per_symbol = frozenset({"loss", "perplexity"})
     report_options = frozenset({"lowercase", "tokenized", "decoding", "output", "engine"})

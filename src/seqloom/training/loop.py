@@ -54,7 +54,7 @@ from seqloom.training.journal import Journal
 from seqloom.training.moving_average import PREFIX as MOVING
 from seqloom.training.moving_average import MovingAverage
 from seqloom.training.optimizers import build_optimizer, clip, gradient_norm, optimizer_tensors, restore_optimizer
-from seqloom.training.progress import Progress, Silence, say
+from seqloom.training.progress import Progress, Silence, duration, say
 from seqloom.training.schedules import Plateau
 from seqloom.training.settings import FittingSettings
 from seqloom.training.workers import Gradients, Worker, Workers, branches_within, tree_sum
@@ -364,6 +364,10 @@ def fit(
                     ),
                     seconds=round(at.seconds, 2),
                 )
+                progress.detail(
+                    f"step {at.step:>6,}  loss {at.window_loss / at.window_tokens:.4f}  gradient norm {found.norm:.3f}"
+                    f"  learning rate {rate:.3g}  {duration(at.seconds)}"
+                )
                 at.window_loss, at.window_tokens, last_log, last_log_step = 0.0, 0, now, at.step
             over = _over(at, s)
             if at.step % s.validate_every == 0 or over:
@@ -375,6 +379,7 @@ def fit(
             at.finished = over
             if at.step % checkpoint_every == 0 or over or stopped:
                 checkpoint()
+                progress.detail(f"step {at.step:>6,}  checkpoint written")
             if stopped and not over:
                 caught = interrupts.caught or signal.SIGTERM
                 journal.write("stop", step=at.step, signal=signal.Signals(caught).name)

@@ -1,14 +1,41 @@
-"""How far the work is: a bar on a terminal, plain lines elsewhere. Always on standard error."""
+"""How far the work is: a bar on a terminal, plain lines elsewhere. Always on standard error.
+
+How much is said is chosen once for all that happens inside of `speaking`.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 SECONDS_BETWEEN_LINES = 15.0
 MOST_PIECES, FEWEST_PIECES = 200, 3  # that an estimate rests on
+
+
+class Speech(NamedTuple):
+    """How much is said: `quiet` says nothing, `verbose` says details too; `log` hears every line, also if quiet."""
+
+    quiet: bool = False
+    verbose: bool = False
+    log: Callable[[str], None] | None = None
+
+
+_speech = Speech()
+
+
+@contextmanager
+def speaking(speech: Speech) -> Iterator[None]:
+    """While this lasts, so much is said."""
+    global _speech
+    before, _speech = _speech, speech
+    try:
+        yield
+    finally:
+        _speech = before
 
 
 def duration(seconds: float) -> str:
@@ -20,6 +47,15 @@ def duration(seconds: float) -> str:
 
 def say(text: str) -> None:
     """A line for the person."""
+    if _speech.quiet:
+        _log(text)
+    else:
+        alert(text)
+
+
+def alert(text: str) -> None:
+    """A line that nobody may miss, such as an error."""
+    _log(text)
     print(text, file=sys.stderr, flush=True)
 
 
@@ -58,6 +94,17 @@ class Pace:
         return (1 - self.points[-1][1]) * spent / done
 
 
+def detail(text: str) -> None:
+    """A line for a person who asked for details."""
+    if _speech.verbose:
+        say(text)
+
+
+def _log(text: str) -> None:
+    if _speech.log is not None:
+        _speech.log(text)
+
+
 class Progress:
     """A share done between 0 and 1, a few figures beside it, and an estimate of the time left."""
 
@@ -65,7 +112,7 @@ class Progress:
         self.title, self.share, self.pace = title, start, Pace()
         self.began = self.last_line = time.monotonic()
         self.bar: Any = None
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not _speech.quiet:
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bar
@@ -111,9 +158,15 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         if self.bar is not None:
+            _log(text)
             self.bar.console.print(text, markup=False, highlight=False)
         else:
             say(text)
+
+    def detail(self, text: str) -> None:
+        """A line that stays, for a person who asked for details."""
+        if _speech.verbose:
+            self.say(text)
 
 
 class Silence(Progress):
