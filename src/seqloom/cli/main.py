@@ -26,6 +26,7 @@ class Verb(NamedTuple):
 VERBS = {
     "demo": Verb("demo:demo", "[OPTIONS]", "Train the embedded example, translate, show the alignment."),
     "train": Verb("train:train", "RECIPE [OPTIONS]", "Train a model from a recipe."),
+    "runs": Verb("runs:runs", "[FOLDER] [OPTIONS]", "Show all runs: how far each one is, and how to go on."),
     "predict": Verb("predict:predict", "MODEL [TEXT… | -] [OPTIONS]", "Answer texts with a trained model."),
     "evaluate": Verb("evaluate:evaluate", "MODEL [OPTIONS]", "Measure a model on test data."),
     "generate": Verb("generate:generate", "MODEL [OPTIONS]", "Let a language model go on with a text."),
