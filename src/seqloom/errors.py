@@ -53,10 +53,31 @@ class RecipeError(UserError):
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """A short hint such as " (did you mean 'additive'?)", or nothing when no choice is close."""
-    import difflib  # most runs have no mistakes
+    given = str(word)
+    close = [(edits, len(choice), choice) for choice in choices if (edits := _edits(given, choice)) is not None]
+    return f" (did you mean {min(close)[2]!r}?)" if close else ""
 
-    close = difflib.get_close_matches(str(word), list(choices), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+
+def _edits(given: str, choice: str) -> int | None:
+    """How many slips of the keyboard lie between two words; None where it is too many to be meant.
+
+    A slip is a letter too many, missing, another, or two exchanged. The beginning of a choice may stand for all of it.
+    """
+    a, b = given.lower(), choice.lower()
+    if len(a) > 100 or len(b) > 100:
+        return None
+    before, row = list[int](), list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(b, 1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other)))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                row[j] = min(row[j], older[j - 2] + 1)
+    most = max(len(a), len(b)) * 2 // 5 or 1
+    if row[-1] <= most:
+        return row[-1]
+    begins = len(a) >= 3 and b.startswith(a)
+    return most + 1 if begins else None
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> str:

@@ -21,7 +21,10 @@ def find_model(path: str | Path) -> Path:
         if (folder / "config.json").is_file():
             return folder
     if (path / "recipe.yaml").is_file():
-        raise UserError(f"{path}: this run has no model yet; finish it with 'seqloom train {path} --resume'")
+        raise UserError(
+            f"{path}: this run has no model yet; finish it with 'seqloom train {path} --resume', or see what it has "
+            f"learned so far with 'seqloom look {path} VIEW --checkpoint best'"
+        )
     if not path.exists():
         near = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such model or run folder{near}")

@@ -76,6 +76,30 @@ class Model:
         task = kind.load(folder, config)
         return cls(folder, task, task.load_model(settings, folder), options, config)
 
+    @classmethod
+    def at_checkpoint(cls, run: str | Path, which: str) -> Model:
+        """The model of a run, finished or not, with the weights of a checkpoint: `best` or a number of steps."""
+        from seqloom.recipe import load_recipe
+        from seqloom.tasks import find_task
+
+        run = Path(run).expanduser()
+        if not (run / "recipe.yaml").is_file():
+            raise UserError(f"{run}: not a run folder; only a run has checkpoints")
+        kept = run / "checkpoints"
+        steps = {str(int(path.name[5:])): path for path in sorted(kept.glob("step-*[0-9]"))}
+        files = {step: path / "model.safetensors" for step, path in steps.items()}
+        if (kept / "best.safetensors").is_file():
+            files = {"best": kept / "best.safetensors", **files}
+        if which not in files:
+            there = f"it has {', '.join(files)}" if files else "it has none: no validation and no checkpoint came yet"
+            raise UserError(f"{run}: there is no checkpoint {which!r}; {there}")
+        recipe = load_recipe(run / "recipe.yaml")
+        kind = find_task(recipe.task)
+        task = kind.kept(run / "text")
+        network = task.load_weights(recipe.model, files[which])
+        config = {"task": recipe.task, "model": recipe.model.model_dump(mode="json")}
+        return cls(run / "model", task, network, recipe.options(), config)
+
     def __repr__(self) -> str:
         return f"<{self.task.kind} {self.name}: {self.size()}>"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from seqloom.errors import RecipeError, UserError, one_of
+from seqloom.errors import RecipeError, UserError, did_you_mean, one_of
 from seqloom.folders import refuse_exported
 from seqloom.settings import ModelSettings, apply_overrides, check, read_yaml
 from seqloom.tasks import TASKS, find_task
@@ -109,7 +109,10 @@ def find_recipe(name: str | Path) -> Path:
         return shipped[short]
     if path.suffix in (".yaml", ".yml"):
         return path  # reading it gives the right error
-    raise UserError(one_of("the recipe", str(name), shipped) + "; or give the path of a YAML file")
+    near = did_you_mean(name, shipped) or did_you_mean(Path(name).name, shipped)
+    raise UserError(
+        f"{name}: there is no such recipe or YAML file{near}; 'seqloom list recipes' shows those that come with seqloom"
+    )
 
 
 def recipe_text(recipe: Recipe) -> str:

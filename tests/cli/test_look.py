@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,7 +142,7 @@ HEAD = "head picks one head of one layer; say which"
         (["attention", TEXT, "--all-heads", "--layer", "0", "--head", "0"], HEAD),
         (
             ["attention", TEXT, "--side", "encoder"],
-            "--side is for look gates, look states and look tokens; look attention takes --save, --theme, --target",
+            "--side is for look gates, look states and look tokens; look attention takes --save, --checkpoint, --format",
         ),
         (
             ["attention", TEXT, "--test", "test"],
@@ -155,7 +157,7 @@ HEAD = "head picks one head of one layer; say which"
         (["attention", "the", "green", "witch"], "takes one text in quotes"),
         (
             ["gates", TEXT, "--head", "0"],
-            "--head is for look attention; look gates takes --save, --theme, --target, --side",
+            "--head is for look attention; look gates takes --save, --checkpoint, --format, --theme, --target, --side",
         ),
         (
             ["gates", TEXT],
@@ -167,7 +169,10 @@ HEAD = "head picks one head of one layer; say which"
         ),
         (["contexts", "stick", "a stick"], "takes a word, and at least two texts"),
         (["contexts", "cat", "the cat", "a cat"], "by language models, not by a translator"),
-        (["contexts", "cat", "the cat", "a cat", "--head", "0"], "look contexts takes --save, --theme, --layer"),
+        (
+            ["contexts", "cat", "the cat", "a cat", "--head", "0"],
+            "look contexts takes --save, --checkpoint, --format, --theme, --layer",
+        ),
         (["heads", "--all-heads"], "--all-heads is for look attention"),
         (["heads", TEXT], "look heads takes options, and no text"),
         (["heads", "--sentences", "0"], "sentences: must be greater than or equal to 1; got 0"),
@@ -282,11 +287,13 @@ def test_a_model_alone_names_its_views(tiny_run: Path, capsys: pytest.CaptureFix
 
 
 def passed(view: View, tokens: list[str]) -> tuple[tuple[str, ...], Path | None, dict[str, Any]]:
-    """What a view's command hands on."""
+    """What a view's command hands on: inputs, the file to save to, options of the view."""
     found: list[Any] = []
     made = command(view, lambda *given: found.append(given))
     made(tokens, exit_on_error=False, print_error=False, result_action="return_none")
-    return found[0]
+    inputs, shared, values = found[0]
+    assert {name: shared[name] for name in ("checkpoint", "format")} == {"checkpoint": None, "format": "text"}
+    return inputs, shared["save"], values
 
 
 def sample_of(annotation: Any) -> tuple[list[list[str]], Any]:
@@ -352,3 +359,84 @@ def test_what_is_written_is_what_arrives(inputs: list[str], **values: Any) -> No
     given_inputs, save, found = passed(Everything(), [*tokens, "--", *inputs])
     assert (given_inputs, save) == (tuple(inputs), None)
     assert Everything.Options(**found) == Everything.Options(**values)
+
+
+# -- numbers, checkpoints, and views that a model lacks -------------------------------------------------------------
+
+
+def strict(text: str) -> Any:
+    """JSON as other programs read it: no NaN."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+@pytest.mark.parametrize("view", ["attention", "gates", "lengths"])
+def test_what_is_seen_as_json(view: str, tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs = [] if view == "lengths" else ["the dog slept"]
+    assert run(["look", str(tiny_run), view, *inputs, "--format", "json"]) == 0
+    found = strict(capsys.readouterr().out)
+    assert found["title"]
+    for array in found.get("arrays", {}).values():
+        shape = np.asarray(array["values"]).shape
+        assert list(shape) == array["shape"]
+        for axis, size in zip(array["axes"], shape, strict=True):
+            assert axis not in found["labels"] or len(found["labels"][axis]) == size
+
+
+def test_json_and_a_picture_at_once(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.svg"
+    assert run(["look", str(tiny_run), "attention", "the dog", "--format", "json", "--save", str(file)]) == 0
+    out, err = capsys.readouterr()
+    weights = strict(out)["arrays"]["decoder.attention"]["values"]
+    assert np.allclose(np.sum(weights, axis=-1), 1.0, atol=1e-4)
+    assert file.is_file()
+    assert f"drawn into {file}" in err
+
+
+def test_a_checkpoint_of_a_run_that_is_not_finished(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from seqloom.model import Model
+    from seqloom.training.checkpoints import load_tensors
+
+    cut = tmp_path / "cut"
+    shutil.copytree(tiny_run, cut)
+    shutil.rmtree(cut / "model")
+    assert run(["look", str(cut), "attention", "the dog"]) == 2
+    assert f"seqloom look {cut} VIEW --checkpoint best" in capsys.readouterr().err
+    kept = sorted(int(path.name[5:]) for path in (cut / "checkpoints").glob("step-*"))
+    for which in ("best", str(kept[-1])):
+        assert run(["look", str(cut), "attention", "the dog", "--checkpoint", which]) == 0
+        assert "dog" in capsys.readouterr().out
+    at_end = load_tensors(cut / "checkpoints" / f"step-{kept[-1]:08d}" / "model.safetensors")
+    network = Model.at_checkpoint(cut, str(kept[-1])).network
+    assert all(bool((weight == at_end[name]).all()) for name, weight in network.named_parameters())
+    assert run(["look", str(cut), "attention", "the dog", "--checkpoint", "7"]) == 2
+    assert f"there is no checkpoint '7'; it has best, {kept[0]}" in capsys.readouterr().err
+    assert run(["look", str(tiny_run / "model"), "attention", "the dog", "--checkpoint", "best"]) == 2
+    assert "only a run has checkpoints" in capsys.readouterr().err
+
+
+def test_a_view_that_a_model_lacks_names_a_recipe_that_has_it(
+    tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["look", str(tiny_run), "heads"]) == 2
+    err = capsys.readouterr().err
+    assert "its views: attention, gates, lengths" in err
+    assert err.endswith("a model that has heads: seqloom train demo-transformer\n")
+
+
+def test_every_view_names_a_shipped_recipe() -> None:
+    from seqloom.recipe import shipped_recipes
+
+    assert {view.recipe for view in VIEWS.values()} <= shipped_recipes().keys()
+
+
+@pytest.mark.parametrize(("name", "part"), [("demo", "attention"), ("demo", "gates"), ("demo-transformer", "heads")])
+def test_the_recipe_that_a_view_names_has_it(name: str, part: str, tmp_path: Path) -> None:
+    from seqloom.experiment import train
+    from seqloom.inspection.views import views_of
+
+    assert VIEWS[part].recipe == name
+    small = ["training.steps=1", "training.validate_every=1", "training.validation_sentences=0", "training.samples=0"]
+    sizes = ["data.train.size=50", "data.valid.size=5", "training.metric=loss", "training.average=1"]
+    assert part in views_of(train(name, tmp_path / "run", overrides=[*small, *sizes]))

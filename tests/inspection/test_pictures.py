@@ -361,7 +361,8 @@ def test_a_model_names_the_views_it_has(name: str, models: dict[str, Any]) -> No
         with pytest.raises(UserError) as error:
             model.look(view, *inputs)
         reason, _, listed = str(error.value).partition("; its views: ")
-        assert listed == (", ".join(HAS[name]) or "none")
+        assert listed.partition("; ")[0] == (", ".join(HAS[name]) or "none")
+        assert listed.endswith(f"; a model that has {view}: seqloom train {VIEWS[view].recipe}")
         assert reason.startswith(f"{model.folder}: ")
         assert "\n" not in str(error.value)
 

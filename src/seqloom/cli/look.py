@@ -11,14 +11,38 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from seqloom.cli.output import talk_help, width
+from seqloom.cli.output import Format, talk_help, width
 from seqloom.errors import UserError, did_you_mean
 from seqloom.inspection.view import View
 from seqloom.inspection.views import VIEWS, check_inputs, find_view, options_of, show, views_of
 from seqloom.layout import described, hanging
 
-USAGE = "seqloom look MODEL VIEW [INPUT …] [--save FILE] [options]"
-SAVE = "draw into this file: .svg, .png, .pdf or .html (default: the terminal)"
+USAGE = "seqloom look MODEL VIEW [INPUT …] [--save FILE] [--format json] [--checkpoint best|STEP] [options]"
+SHARED: dict[str, tuple[Any, Parameter, Any]] = {
+    "save": (
+        Path | None,
+        Parameter(
+            help="draw into this file: .svg, .png, .pdf or .html (default: the terminal)",
+            metavar="FILE",
+            show_default=False,
+        ),
+        None,
+    ),
+    "checkpoint": (
+        str | None,
+        Parameter(
+            help="look at a run, also an unfinished one, with the weights of a checkpoint: best, or a number of steps",
+            metavar="best|STEP",
+            show_default=False,
+        ),
+        None,
+    ),
+    "format": (Format, Parameter(help="json: the numbers of the view with their labels, as one object"), "text"),
+}
+"""What every view takes: type, help, default."""
+
+Ask = Callable[[tuple[str, ...], dict[str, Any], dict[str, Any]], None]
+"""Takes inputs, shared options, and options of the view."""
 
 app = App(name="look", help_flags=[], version_flags=[], end_of_options_delimiter="")
 
@@ -44,15 +68,24 @@ def look(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True
         rest.remove("-")
         rest += [*([] if "--" in rest else ["--"]), *_read_texts()]
 
-    def run(inputs: tuple[str, ...], save: Path | None, values: dict[str, Any]) -> None:
-        _look(model, view, list(inputs), save, values)
+    def run(inputs: tuple[str, ...], shared: dict[str, Any], values: dict[str, Any]) -> None:
+        _look(model, view, list(inputs), values, **shared)
 
     command(view, run)(rest, exit_on_error=False, print_error=False, result_action="return_none")
 
 
-def _look(model: str, view: View, inputs: list[str], save: Path | None, values: dict[str, Any]) -> None:
-    from seqloom.cli.output import note, use_colour
-    from seqloom.model import load
+def _look(
+    model: str,
+    view: View,
+    inputs: list[str],
+    values: dict[str, Any],
+    *,
+    save: Path | None,
+    checkpoint: str | None,
+    format: Format,
+) -> None:
+    from seqloom.cli.output import emit, note, use_colour
+    from seqloom.model import Model
     from seqloom.training.progress import Progress
 
     if save is not None:  # before anything that takes time
@@ -63,7 +96,7 @@ def _look(model: str, view: View, inputs: list[str], save: Path | None, values: 
         inputs = _read_texts()
     check_inputs(view, inputs)
     options_of(view, values)
-    loaded = load(model)
+    loaded = Model.load(model) if checkpoint is None else Model.at_checkpoint(model, checkpoint)
     with ExitStack() as stack:
         bars: list[Progress] = []  # none for what takes no time
 
@@ -75,9 +108,11 @@ def _look(model: str, view: View, inputs: list[str], save: Path | None, values: 
         picture = show(loaded, view.name, inputs, values, progress)
     for line in picture.notes:
         note(line)
-    if save is None:
+    if format == "json":
+        emit(picture.to_dict())
+    elif save is None:
         print(picture.to_text(colour=use_colour()))
-    else:
+    if save is not None:
         picture.save(save)
         note(f"drawn into {save}")
 
@@ -88,31 +123,31 @@ def _read_texts() -> list[str]:
     return read_texts((), Path("-"))
 
 
-def _nothing(inputs: tuple[str, ...], save: Path | None, values: dict[str, Any]) -> None:
+def _nothing(inputs: tuple[str, ...], shared: dict[str, Any], values: dict[str, Any]) -> None:
     """What is done where only help is wanted."""
 
 
 # -- settings as options ----------------------------------------------------------------------------------------------
 
 
-def command(view: View, run: Callable[[tuple[str, ...], Path | None, dict[str, Any]], None]) -> App:
-    """A view as a command that takes its inputs, --save and the fields of its `Options`."""
-    parameters = [
-        inspect.Parameter("inputs", inspect.Parameter.VAR_POSITIONAL),
-        inspect.Parameter("save", inspect.Parameter.KEYWORD_ONLY, default=None),
-    ]
+def command(view: View, run: Ask) -> App:
+    """A view as a command that takes its inputs, what all views take, and the fields of its `Options`."""
+    parameters = [inspect.Parameter("inputs", inspect.Parameter.VAR_POSITIONAL)]
     annotations: dict[str, Any] = {
         "inputs": Annotated[str, Parameter(help=view.inputs, show=view.inputs is not None)],
-        "save": Annotated[Path | None, Parameter(help=SAVE, show_default=False)],
     }
+    for name, (kind, about, default) in SHARED.items():
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
+        annotations[name] = Annotated[kind, about]
     for name, field in view.Options.model_fields.items():
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default))
         shown = field.default not in (None, False, ())
         how = Parameter(help=field.description, negative="", show_default=shown)
         annotations[name] = Annotated[field.annotation, how]
 
-    def called(*inputs: str, save: Path | None = None, **values: Any) -> None:
-        run(inputs, save, values)
+    def called(*inputs: str, **values: Any) -> None:
+        shared = {name: values.pop(name, default) for name, (_, _, default) in SHARED.items()}
+        run(inputs, shared, values)
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = annotations
@@ -137,12 +172,12 @@ def _sentence(view: View) -> str:
 
 
 def _options(view: View) -> list[str]:
-    return ["save", *(name.replace("_", "-") for name in view.Options.model_fields)]
+    return [*SHARED, *(name.replace("_", "-") for name in view.Options.model_fields)]
 
 
 def _takes_value(option: str) -> bool:
     fields = [view.Options.model_fields.get(option.replace("-", "_")) for view in VIEWS.values()]
-    return option == "save" or any(field is not None and field.annotation is not bool for field in fields)
+    return option in SHARED or any(field is not None and field.annotation is not bool for field in fields)
 
 
 def _parsed(tokens: Sequence[str]) -> tuple[list[int], list[str]]:

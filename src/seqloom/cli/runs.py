@@ -89,7 +89,7 @@ def read_run(run: Path, below: Path = Path()) -> Run:
     ago = time.time() - max(path.stat().st_mtime for path in (run / "recipe.yaml", journal) if path.is_file())
     state = _state(run, events, ago)
     training = training_from(events)
-    metric = next((name for name in _metrics(recipe.get("task", "translate")) if training.best(name)), None)
+    metric = next((name for name in _metrics(recipe.get("task")) if training.best(name)), None)
     limit = _section(recipe, "training").get("steps")
     name = str(run.relative_to(below)) if run != below else run.name
     return Run(

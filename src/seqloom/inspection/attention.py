@@ -293,6 +293,7 @@ def _sentence(tokens: Sequence[str]) -> str:
 class AttentionView(View):
     name = "attention"
     about = "which source words each target word was made from; every head of a Transformer"
+    recipe = "demo"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
 

@@ -165,6 +165,7 @@ def _nearest_words(similar: np.ndarray) -> str:
 class ContextsView(View):
     name = "contexts"
     about = "one word in several texts: how alike a language model's vectors of it are, layer by layer"
+    recipe = "demo-language"
     inputs, least, most = "a word, and at least two texts that it stands in", 3, 1 + MOST_TEXTS
     example = 'stick "he broke the stick" "they stick to the plan"'
 

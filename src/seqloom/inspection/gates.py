@@ -256,6 +256,7 @@ def no_layer(model: Any) -> str | None:
 class GatesView(View):
     name = "gates"
     about = "what a recurrent layer's gates and states did at each step"
+    recipe = "demo"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
 

@@ -438,6 +438,7 @@ def _curves(
 class GradientsView(View):
     name = "gradients"
     about = "how far back the loss of a language model reaches, for one or several models"
+    recipe = "demo-language"
     inputs, least, most = "one text in quotes, every symbol of which is asked for (default: symbols of the data)", 0, 1
     example = '"the green witch arrived"'
 

@@ -367,6 +367,7 @@ def _percent(share: float) -> str:
 class HeadsView(View):
     name = "heads"
     about = "what each head of a Transformer looks at, and how much the model needs it"
+    recipe = "demo-transformer"
 
     class Options(ViewOptions):
         data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's validation data)")

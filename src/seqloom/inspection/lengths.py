@@ -147,6 +147,7 @@ def finding(series: Mapping[str, Sequence[LengthBucket]]) -> str:
 class LengthsView(View):
     name = "lengths"
     about = "quality against sentence length, for one or several models"
+    recipe = "demo"
 
     class Options(ViewOptions):
         compare: tuple[str, ...] = Field((), description="a further model to draw into the same plot")

@@ -79,6 +79,8 @@ class View:
     name: ClassVar[str]
     about: ClassVar[str]
     """One line."""
+    recipe: ClassVar[str] = ""
+    """A shipped recipe whose model has this view."""
     inputs: ClassVar[str | None] = None
     """What the inputs are, such as "one text in quotes"; None where there are none."""
     least: ClassVar[int] = 0

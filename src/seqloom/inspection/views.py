@@ -113,7 +113,10 @@ def show(
     check_inputs(view, inputs)
     reason = view.missing(model)
     if reason is not None:
-        raise UserError(f"{model.folder}: {reason}; its views: {', '.join(views_of(model)) or 'none'}")
+        raise UserError(
+            f"{model.folder}: {reason}; its views: {', '.join(views_of(model)) or 'none'}; a model that has {name}: "
+            f"seqloom train {view.recipe}"
+        )
     picture = view.show(model, inputs, options, progress or (lambda share, figures: None))
     picture.theme = options.theme
     return picture

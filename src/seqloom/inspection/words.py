@@ -220,6 +220,7 @@ def _page(found: Contributions, title: str) -> Any:
 class WordsView(View):
     name = "words"
     about = "which words counted for the label, of classifiers"
+    recipe = "trec"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"a great film"'
 

@@ -238,6 +238,10 @@ class Task:
     def load_model(self, settings: Any, folder: Path) -> Any:
         raise NotImplementedError
 
+    def load_weights(self, settings: Any, file: Path) -> Any:
+        """The model with the weights of a checkpoint."""
+        raise UserError(f"{file}: {self.kind} keep no checkpoints that could be looked at")
+
     def write(self, model: Any, folder: Path, config: Mapping[str, Any], card: str) -> None:
         """A model folder: all that turns raw input into an answer, and nothing that executes."""
         with folder_written_aside(folder) as aside:

@@ -197,11 +197,13 @@ class Network(Task):
         save_tensors(folder / WEIGHTS, model_tensors(model))
 
     def load_model(self, settings: Any, folder: Path) -> Any:
-        path = folder / WEIGHTS
-        weights = load_tensors(path)
-        check_fits(lambda: self.build(settings), weights, str(path))
+        return self.load_weights(settings, folder / WEIGHTS)
+
+    def load_weights(self, settings: Any, file: Path) -> Any:
+        weights = load_tensors(file)
+        check_fits(lambda: self.build(settings), weights, str(file))
         model = self.build(settings)
-        put_weights(model, weights, str(path))
+        put_weights(model, weights, str(file))
         return model.eval()
 
     def size(self, model: Any) -> str:
