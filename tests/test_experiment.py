@@ -217,7 +217,7 @@ def test_numbers_that_explode_are_reported_and_the_checkpoint_kept(
 
 def test_an_earlier_run_is_never_overwritten_unasked(tiny_run: Path) -> None:
     before = weights_of(tiny_run)
-    with pytest.raises(UserError, match="holds a finished run; --restart throws it away"):
+    with pytest.raises(UserError, match="finished run; --resume --more-steps N trains it further, --restart throws"):
         train(tiny_recipe(), tiny_run)
     assert weights_of(tiny_run) == before
 

@@ -56,6 +56,7 @@ LEVELS = {
     "tasks": 8,
     "recipe": 9,
     "model": 10,
+    "extending": 10,
     "experiment": 11,
     "export": 12,
     "serving": 12,

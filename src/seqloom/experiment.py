@@ -12,6 +12,7 @@ from typing import Any
 import seqloom
 from seqloom.corpus.lines import expand_path
 from seqloom.errors import UserError
+from seqloom.extending import extend
 from seqloom.files import write_atomically
 from seqloom.folders import FORMAT
 from seqloom.model import Model
@@ -28,6 +29,7 @@ def train(
     overrides: Sequence[str] = (),
     resume: bool = False,
     restart: bool = False,
+    more_steps: int | None = None,
 ) -> Model:
     """Train what the recipe describes and return the finished model, ready to answer.
 
@@ -37,15 +39,22 @@ def train(
         overrides: settings to change, such as "training.steps=100".
         resume: go on from the last checkpoint of the run.
         restart: throw away what the run folder holds and begin again.
+        more_steps: with `resume`: train a finished run for so many steps more.
     """
     if resume and overrides:
-        raise UserError("a resumed run follows its own recipe; --set and --resume do not go together")
+        raise UserError(
+            "a resumed run follows its own recipe; --set and --resume do not go together (--more-steps N trains a "
+            "finished run further)"
+        )
+    if more_steps is not None and not resume:
+        raise UserError("--more-steps is for a finished run: --resume --more-steps N")
     run = run_folder(recipe, run)
-    finished = (run / "model" / "config.json").is_file()
-    if resume and finished:
-        return Model.load(run)
     ranks = _launched()
     leads, talk = ranks is None or ranks.rank == 0, say
+    if more_steps is not None and leads:
+        say(extend(run, more_steps))
+    elif resume and (run / "model" / "config.json").is_file() and more_steps is None:
+        return Model.load(run)
     if leads:
         recipe = _recipe_of_run(run, recipe, overrides, resume, restart)
 
@@ -69,6 +78,16 @@ def train(
         ranks.wait()  # nobody looks for the model too soon
     talk(f"trained in {duration(fitted.seconds)}; {fitted.size}")
     return Model.load(run)
+
+
+def rehearse(
+    recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str] = ()
+) -> tuple[str, dict[str, str]]:
+    """The whole recipe as YAML, and what its training would take, in words by name; no run is written."""
+    parsed = load_recipe(recipe, overrides)
+    kind = find_task(parsed.task)
+    say(f"preparing {kind.describe(parsed.data.train)}")
+    return recipe_text(parsed), kind.learn(parsed, say).rehearse(parsed, say)
 
 
 def _launched() -> Any:
@@ -118,7 +137,7 @@ def _recipe_of_run(run: Path, recipe: Any, overrides: Sequence[str], resume: boo
         steps = [int(path.name.removeprefix("step-")) for path in begun if path.name.startswith("step-")]
         unfinished = "an unfinished run" + (f", at step {steps[-1]:,}" if steps else "")
         what = "a finished run" if finished else unfinished
-        go_on = "" if finished else "--resume goes on with it, "
+        go_on = "--resume --more-steps N trains it further, " if finished else "--resume goes on with it, "
         raise UserError(f"{run}: holds {what}; {go_on}--restart throws it away, --run DIR uses another folder")
     _check_start(run, parsed)
     _clear(run)

@@ -282,6 +282,40 @@ def test_list_parameters(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert 0 < header < 4000, "the file is its weights and a short header"
 
 
+def test_list_parameters_of_a_recipe_is_what_its_run_gets(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(tiny_recipe()))
+    out, err = called(capsys, "list", "parameters", "mine.yaml", "--format", "json")
+    finished = json.loads(called(capsys, "list", "parameters", tiny_run, "--format", "json")[0])
+    assert json.loads(out)["parts"] == finished["parts"]
+    assert "learning the vocabulary of grammar en-es/train" in err
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine.yaml"], "nothing is kept"
+
+
+def test_a_dry_run_shows_all_and_writes_nothing(
+    recipe_file: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wanted = ["--set", "training.steps=24", "--set", "model.hidden_size=12"]
+    out, _ = called(capsys, "train", recipe_file, "--dry-run", *wanted)
+    assert list(tmp_path.iterdir()) == [recipe_file]
+    shown = dict(re.findall(r"^# (\w+) +(.*)$", out, re.MULTILINE))
+    size = json.loads(called(capsys, "list", "parameters", tiny_run, "--format", "json")[0])["parameters"]
+    assert shown["parameters"] == f"{size:,}"
+    assert shown["data"].startswith("300 examples, ")
+    assert shown["steps"].startswith("24 updates, ")
+    assert re.match(r"about \d+:\d\d, and the validations: [\d.]+ s a step", shown["time"])
+    assert re.match(r"about [\d.]+ GB", shown["memory"])
+    assert "estimates" in shown["note"]
+    (tmp_path / "whole.yaml").write_text(out)
+    assert yaml.safe_load(out)["model"]["hidden_size"] == 12
+    assert "plateau_factor" in yaml.safe_load(out)["training"], "every default"
+    again = called(capsys, "train", "whole.yaml", "--dry-run")[0]
+    assert yaml.safe_load(again) == yaml.safe_load(out), "what is shown is a recipe"
+
+
 def test_list_parameters_fits_a_terminal() -> None:
     from seqloom.cli.listing import describe_parameters, render_parameters
     from seqloom.models import TRANSLATORS
@@ -313,10 +347,14 @@ def test_list_parameters_fits_a_terminal() -> None:
         (["predict", "nowhere", "x"], "nowhere: there is no such model or run folder"),
         (["list", "cels"], "cels"),
         (["list", "cells", "runs/demo"], "list cells takes no model; a model goes with 'seqloom list parameters"),
-        (["list", "parameters"], "list parameters needs a model, such as 'seqloom list parameters runs/demo'"),
+        (
+            ["list", "parameters"],
+            "list parameters needs a model or a recipe, such as 'seqloom list parameters runs/demo'",
+        ),
         (["list", "parameters", "nowhere"], "nowhere: there is no such model or run folder"),
-        (["list", "parameters", "demo"], "demo: a recipe's vocabularies get their size in training; give a run"),
-        (["list", "parameters", "mine.yaml"], "mine.yaml: a recipe's"),
+        (["list", "parameters", "mine.yaml"], "mine.yaml: there is no such file"),
+        (["train", "demo", "--more-steps", "5"], "--resume --more-steps N"),
+        (["train", "nowhere", "--resume", "--more-steps", "5"], "there is no run to resume here"),
         (["look", "nowhere", "atention", "x"], "atention"),
         (["evaluate", "nowhere"], "nowhere"),
     ],

@@ -142,7 +142,7 @@ HEAD = "head picks one head of one layer; say which"
         (["attention", TEXT, "--all-heads", "--layer", "0", "--head", "0"], HEAD),
         (
             ["attention", TEXT, "--side", "encoder"],
-            "--side is for look gates, look states and look tokens; look attention takes --save, --checkpoint, --format",
+            "--side is for look gates, look states and look tokens; look attention takes --save, --checkpoint",
         ),
         (
             ["attention", TEXT, "--test", "test"],
@@ -157,7 +157,7 @@ HEAD = "head picks one head of one layer; say which"
         (["attention", "the", "green", "witch"], "takes one text in quotes"),
         (
             ["gates", TEXT, "--head", "0"],
-            "--head is for look attention; look gates takes --save, --checkpoint, --format, --theme, --target, --side",
+            "--head is for look attention; look gates takes --save, --checkpoint",
         ),
         (
             ["gates", TEXT],
@@ -171,7 +171,7 @@ HEAD = "head picks one head of one layer; say which"
         (["contexts", "cat", "the cat", "a cat"], "by language models, not by a translator"),
         (
             ["contexts", "cat", "the cat", "a cat", "--head", "0"],
-            "look contexts takes --save, --checkpoint, --format, --theme, --layer",
+            "look contexts takes --save, --checkpoint",
         ),
         (["heads", "--all-heads"], "--all-heads is for look attention"),
         (["heads", TEXT], "look heads takes options, and no text"),

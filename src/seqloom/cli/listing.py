@@ -45,7 +45,8 @@ def list_choices(what: What | None = None, model: Path | None = None, /, *, form
     what
         Which table; without it, the tables are named.
     model
-        parameters: a run folder or a model folder, whose parameters are counted part by part.
+        parameters: a run folder, a model folder or a recipe, whose parameters are counted part by part. For a recipe
+        its vocabularies are learned from the data first, as training would do it.
     format
         text: for people. json: one object.
     """
@@ -113,10 +114,24 @@ def _loaded(path: Path | None) -> Model:
     from seqloom.recipe import shipped_recipes
 
     if path is None:
-        raise UserError("list parameters needs a model, such as 'seqloom list parameters runs/demo'")
+        raise UserError("list parameters needs a model or a recipe, such as 'seqloom list parameters runs/demo'")
     if path.suffix in (".yaml", ".yml") or (not path.exists() and str(path) in shipped_recipes()):
-        raise UserError(f"{path}: a recipe's vocabularies get their size in training; give a run folder")
+        return _untrained(path)
     return load(path)
+
+
+def _untrained(path: Path) -> Model:
+    """The model that a recipe would train, for its parameters to be counted."""
+    from seqloom.cli.output import note
+    from seqloom.model import Model
+    from seqloom.recipe import load_recipe
+    from seqloom.tasks import find_task
+
+    recipe = load_recipe(path)
+    kind = find_task(recipe.task)
+    note(f"learning the vocabulary of {kind.describe(recipe.data.train)}, which says how many symbols there are …")
+    task = kind.learn(recipe, note)
+    return Model(path, task, task.untrained(recipe), recipe.options(), {"model": recipe.model.model_dump(mode="json")})
 
 
 def describe(model: Model) -> dict[str, Any]:

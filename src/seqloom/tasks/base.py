@@ -228,6 +228,10 @@ class Task:
         if ranks is not None:
             raise UserError(f"what this recipe trains ({self.kind}) one process trains; start it without a launcher")
 
+    def rehearse(self, recipe: Any, say: Say) -> dict[str, str]:
+        """What making the model would take, in words by name; nothing is kept."""
+        return {"vocabulary": self.vocabulary(), "time": "not known: this model is not fitted step by step"}
+
     def vocabulary(self) -> str:
         """How large what was learned is, for the card."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ from seqloom.tasks.base import KEPT, Fitted, Recipe, Say, Task
 from seqloom.text.special import SPECIAL
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.checkpoints import check_fits, load_tensors, model_tensors, put_weights, save_tensors
-from seqloom.training.loop import Progressed, fit
+from seqloom.training.loop import Progressed, fit, seconds_an_update
 from seqloom.training.memory import keep_freed_memory, peak_memory
 from seqloom.training.progress import duration
 from seqloom.training.settings import FittingSettings
@@ -182,6 +182,32 @@ class Network(Task):
             ranks.wait()
         done = fit(model, work, recipe.training, run, resume=resume, ranks=ranks, seed=recipe.seed)
         return Fitted(model, self.size(model), self._card(recipe, done), done.seconds)
+
+    def rehearse(self, recipe: Any, say: Say) -> dict[str, str]:
+        s = recipe.training
+        if s is None:  # counted
+            return super().rehearse(recipe, say)
+        work, model = self.prepare(recipe, say)
+        say("rehearsing a few steps …")
+        seconds = seconds_an_update(model, work, s)
+        limits = [s.steps] if s.steps is not None else []
+        if s.epochs is not None:
+            limits.append(round(s.epochs * work.batches_per_epoch() / s.accumulate))
+        if s.minutes is not None:
+            limits.append(round(60 * s.minutes / seconds))
+        steps = max(1, min(limits))
+        epochs = steps * s.accumulate / max(work.batches_per_epoch(), 1e-9)
+        at_most = ", at most: patience may end it earlier" if s.patience is not None else ""
+        peak = peak_memory()
+        memory = f"about {peak / 2**30:.2f} GB, without validations and searches" if peak else "not known"
+        return {
+            "parameters": f"{self.amounts(model)['parameters']:,}",
+            "data": work.overview(),
+            "steps": f"{steps:,} updates, {epochs:,.1f} epochs{at_most}",
+            "time": f"about {duration(steps * seconds)}, and the validations: {seconds:.3f} s a step in one process",
+            "memory": memory,
+            "note": "time and memory are estimates, from a few steps of a model that was thrown away",
+        }
 
     def _card(self, recipe: Any, done: Progressed) -> dict[str, str]:
         best = "" if done.best is None else f"{recipe.training.metric} {done.best:.4g}"

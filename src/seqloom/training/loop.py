@@ -271,6 +271,19 @@ def made_with() -> dict[str, str]:
     }
 
 
+def seconds_an_update(model: nn.Module, work: Work, s: FittingSettings, rehearsed: int = 6) -> float:
+    """How long an update takes this process: the median of a few after the first. The model is spoilt by it."""
+    learner, batches, times = Learner(model, work, s, 0, workers=s.workers or num_cores()), work.batches(Position()), []
+    model.train()
+    for step in range(1, rehearsed + 1):
+        group = [batch for _, batch in islice(batches, s.accumulate)]
+        began = time.monotonic()
+        learner.update(group, step, s.learning_rate)
+        times.append(time.monotonic() - began)
+    learner.workers.close()
+    return statistics.median(times[1:])
+
+
 def fit(
     model: nn.Module,
     work: Work,
