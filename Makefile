@@ -1,13 +1,14 @@
 # make setup   create .venv and install seqloom with everything for development
 # make demo    set up, then train the embedded example, translate, show where the model looked (under 2 minutes)
 # make test    set up, then lint, type-check and run the tests
+# make check-all   set up, then run every documented command for real, trainings in 20 steps (data below SEQLOOM_DATA)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types clean
+.PHONY: setup demo test check-all lint types clean
 
 setup: $(STAMP)
 
@@ -29,6 +30,9 @@ types: setup
 
 test: lint types
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+check-all: setup
+	$(BIN)/python -m bench.documented
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -50,7 +50,7 @@ app = App(name="look", help_flags=[], version_flags=[], end_of_options_delimiter
 @app.default
 def look(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]) -> None:
     """Look inside a model: on the terminal, or drawn into a file."""
-    places, options = _parsed(tokens)
+    places, options = parsed(tokens)
     named = [tokens[place] for place in places[:2]]
     if "help" in options or not tokens:
         name = next((token for token in reversed(named) if token in VIEWS), None)
@@ -158,6 +158,7 @@ def command(view: View, run: Ask) -> App:
         name=f"look MODEL {view.name}",
         help=f"{_sentence(view)}\n\n{example}",
         help_format="plaintext",
+        suppress_keyboard_interrupt=False,
         group_parameters="Options",
         help_flags=[],
         version_flags=[],
@@ -180,7 +181,7 @@ def _takes_value(option: str) -> bool:
     return option in SHARED or any(field is not None and field.annotation is not bool for field in fields)
 
 
-def _parsed(tokens: Sequence[str]) -> tuple[list[int], list[str]]:
+def parsed(tokens: Sequence[str]) -> tuple[list[int], list[str]]:
     """Where the tokens stand that belong to no option, and the names of the options."""
     places, options = list[int](), list[str]()
     numbered: Iterator[tuple[int, str]] = enumerate(tokens)

@@ -65,6 +65,7 @@ def build_app(verb: str | None = None) -> Any:
         version=seqloom.__version__,
         version_flags=["--version", "-V"],
         group_parameters="Options",
+        suppress_keyboard_interrupt=False,  # it would end without a word
     )
     for name, (place, usage, about) in VERBS.items():
         own = {} if name == verb else {"help": about}
@@ -113,7 +114,7 @@ def _run(arguments: list[str]) -> int:
         print(seqloom.__version__)
         return 0
     try:
-        _execute(_reading_standard_input(arguments))
+        _execute(reading_standard_input(arguments))
     except SeqloomError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:  # a full disk, a file that went away: the system's own words are clear
@@ -130,7 +131,7 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
-def _reading_standard_input(arguments: list[str]) -> list[str]:
+def reading_standard_input(arguments: list[str]) -> list[str]:
     """`-` is standard input wherever it stands; the parser would take it for an option."""
     if arguments[0] == "look":  # reads its own arguments
         return arguments
