@@ -14,7 +14,7 @@ from bench.documented import Line, commands, documented, parse
 from seqloom.cli.main import run
 
 LINES = list(documented())
-CUT = ["training.steps=2", "training.validate_every=2", "training.threads=1", "training.samples=0"]
+CUT = ["training.steps=2", "training.validate_every=2", "training.workers=1", "training.samples=0"]
 SMALL = ["data.train.size=200", "data.valid.size=4", "decoding.max_length=8", "training.validation_sentences=2"]
 OPENED = ("predict", "evaluate", "look", "compare", "list", "runs", "--version", "--help", "completion")
 

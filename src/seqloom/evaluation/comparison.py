@@ -113,7 +113,7 @@ class Entry:
     finished: bool = True
 
 
-LEAST_TELLING = ("processes", "tokens/s", "steps", "model", "training", "parameters")
+LEAST_TELLING = ("tokens/s", "steps", "model", "training", "parameters")
 """Columns that a narrow table does without, the first one first."""
 
 

@@ -217,6 +217,7 @@ def _page(found: TaggedText, title: str) -> Any:
 class TagsView(View):
     name = "tags"
     about = "a text with its tags or spans, and how probable they are"
+    recipe = "conll2000"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"She lives in New York ."'
 
@@ -246,6 +247,7 @@ class TagsView(View):
 class TransitionsView(View):
     name = "transitions"
     about = "what a tag adds to the score of the tag after it, of taggers with a linear chain"
+    recipe = "conll2000"
 
     class Options(ViewOptions):
         most: int = Field(40, ge=2, description="tags that are shown: those that move others most")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import platform
 import signal
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
