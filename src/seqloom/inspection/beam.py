@@ -206,6 +206,7 @@ class BeamView(View):
     about = "beam search as a tree: what was kept, what has ended, what was pruned"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
+    recipe = "demo"
 
     class Options(ViewOptions):
         width: int = Field(3, ge=1, le=12, description="of the beam")

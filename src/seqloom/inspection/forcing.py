@@ -254,6 +254,7 @@ class ForcingView(View):
     about = "teacher forcing beside free running: where a translator leaves the reference"
     inputs, least, most = "one text in quotes, with --target its reference (default: sentences of the data)", 0, 1
     example = '"the green witch arrived" --target "la bruja verde llegó"'
+    recipe = "demo"
 
     class Options(ViewOptions):
         target: str | None = Field(None, description="the reference of the text")

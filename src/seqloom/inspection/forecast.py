@@ -107,6 +107,7 @@ class ForecastView(View):
     about = "what follows a series: history, forecast, its quantiles, and the truth where it is known"
     inputs, least, most = "a file with a series (default: the recipe's first test data)", 0, 1
     example = "series.csv"
+    recipe = "demo-forecast"
 
     class Options(ViewOptions):
         at: int | None = Field(

@@ -145,7 +145,7 @@ def _nearest(found: Neighbours) -> str:
 class NeighboursView(View):
     name = "neighbours"
     about = "the words nearest to some words, of word vectors"
-    recipe = "wikipedia-skipgram"
+    recipe = "demo-skipgram"
     inputs, least, most = "words", 1, MOST_WORDS
     example = "king paris"
 

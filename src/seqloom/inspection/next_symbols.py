@@ -125,6 +125,7 @@ class NextView(View):
     about = "what a model would say next, at several temperatures"
     inputs, least, most = "one text in quotes: to go on from, or the source of a translation", 1, 1
     example = '"the green"'
+    recipe = "demo-language"
 
     class Options(ViewOptions):
         prefix: str = Field("", description="what a translator has said already")

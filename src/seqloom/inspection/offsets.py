@@ -191,7 +191,7 @@ def _table(names: Sequence[tuple[str, str]], cosines: np.ndarray, colour: bool) 
 class OffsetsView(View):
     name = "pca"
     about = "word pairs that differ in the same way, such as countries and capitals, of word vectors"
-    recipe = "wikipedia-skipgram"
+    recipe = "demo-skipgram"
     inputs, least, most = "the name of a section of an analogy file, or a part of it", 1, 1
     example = "countries"
 

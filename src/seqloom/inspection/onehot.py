@@ -140,6 +140,7 @@ class OneHotView(View):
     about = "two sentences as one-hot vectors and as dense ones, and how alike their words are"
     inputs, least, most = "two sentences, each in quotes", 2, 2
     example = '"the green witch sleeps" "a red bird sings"'
+    recipe = "demo-cbow"
 
     class Options(ViewOptions):
         dimensions: int = Field(16, ge=1, le=60, description="how many numbers of a dense vector are shown")

@@ -160,6 +160,7 @@ def _caption(found: dict[str, Encoding]) -> str:
 
 class PositionsView(View):
     name = "positions"
+    recipe = "demo-transformer"
     about = "the position encoding of a Transformer: sinusoids, learned vectors, angles, distances"
 
     class Options(ViewOptions):

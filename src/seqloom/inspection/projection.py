@@ -341,7 +341,7 @@ def no_vectors(model: Any) -> str | None:
 class ProjectionView(View):
     name = "projection"
     about = "words as points in a plane, by PCA or t-SNE, of word vectors"
-    recipe = "wikipedia-skipgram"
+    recipe = "demo-skipgram"
     inputs, least, most = "words to be named in the picture (default: frequent ones)", 0, MOST_ASKED
     example = "king queen man woman"
 

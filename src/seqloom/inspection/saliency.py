@@ -129,6 +129,7 @@ class SaliencyView(View):
     about = "which steps of a series, or words of a text, decided a label, of classifiers"
     inputs, least, most = "a file with series, or a text in quotes", 1, 1
     example = "series.ts"
+    recipe = "trec"
 
     class Options(ViewOptions):
         label: str | None = Field(None, description="for which label (default: the one that the model answers)")

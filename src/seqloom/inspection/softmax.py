@@ -169,6 +169,7 @@ class SoftmaxView(View):
     about = "how CBOW foresees a word: the mean of its context, scores, their softmax"
     inputs, least, most = f"one sentence in quotes, with {GAP_MARK} in the place of a word", 1, 1
     example = '"the green _ sings a song"'
+    recipe = "demo-cbow"
 
     class Options(ViewOptions):
         window: int = Field(5, ge=1, le=50, description="words to each side of the place")

@@ -164,6 +164,7 @@ class StatesView(View):
     about = "a recurrent network unrolled: its state after each symbol, and the way it takes"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"the green witch arrived"'
+    recipe = "demo"
 
     class Options(LayerOptions):
         units: int = Field(8, ge=1, le=40, description="how many units, those that vary most")

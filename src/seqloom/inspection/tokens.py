@@ -198,6 +198,7 @@ class TokensView(View):
     about = "how a text becomes symbols; of BPE merge by merge"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"unbelievable"'
+    recipe = "demo"
 
     class Options(ViewOptions):
         side: str | None = Field(None, description="whose tokenizer, such as target (default: the first)")

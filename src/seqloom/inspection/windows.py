@@ -164,6 +164,7 @@ class WindowsView(View):
     about = "the windows of a sentence, the examples that CBOW and skip-gram learn from, and what came of them"
     inputs, least, most = "one sentence in quotes", 1, 1
     example = '"the green witch sings a song"'
+    recipe = "demo-cbow"
 
     class Options(ViewOptions):
         window: int = Field(2, ge=1, le=10, description="words to each side")
