@@ -69,6 +69,7 @@ EACH_ENCODER: dict[str, dict[str, Any]] = {
     "convolution": {"kind": "convolution", "size": 6, "kernel_size": 3, "num_layers": 1, "dropout": 0.2},
     "embeddings": {"kind": "embeddings", "size": 6, "dropout": 0.2},
     "recurrent": {"kind": "recurrent", **RECURRENT},
+    "text_convolution": {"kind": "text_convolution", "embedding_size": 6, "widths": [1, 2], "filters": 5},
     "transformer": {"kind": "transformer", "num_layers": 1, **TRANSFORMER},
 }
 EACH_DECODER: dict[str, dict[str, Any]] = {
@@ -193,6 +194,24 @@ RECIPES: dict[str, dict[str, Any]] = {
     **{
         f"tagger, letters by {kind}": tagger(EACH_ENCODER["recurrent"], characters={"kind": kind, "size": 2})
         for kind in CHARACTERS
+    },
+    "hierarchical_classifier": {
+        **classifier({}),
+        "model": {
+            "kind": "hierarchical_classifier",
+            "embedding_size": 6,
+            "word_size": 4,
+            "sentence_size": 6,
+            "sentences": {"longest": 4},
+        },
+    },
+    "classifier of sets": {**classifier(EACH_ENCODER["embeddings"]), "labels_separator": ","},
+    "classifier of ngrams": classifier(
+        {**EACH_ENCODER["embeddings"], "word_ngrams": 2, "buckets": 50, "subwords": {"buckets": 40}}
+    ),
+    **{
+        f"classifier, {how}": classifier(EACH_ENCODER["recurrent"], pooling=how)
+        for how in ("attention", "last", "max", "sum")
     },
     "feed_forward_lm": language(
         "model_language", {"kind": "feed_forward_lm", "size": 5, "hidden_size": 6, "window": 3}

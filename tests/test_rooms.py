@@ -60,6 +60,7 @@ LEVELS = {
     "experiment": 11,
     "export": 12,
     "serving": 12,
+    "sklearn": 12,
     "studio": 13,
     "cli": 14,
     "__main__": 15,

@@ -208,6 +208,51 @@ class LabelAnswer:
         return {**values, "warnings": self.warnings} if self.warnings else values
 
 
+class LabelsAnswer(LabelAnswer):
+    """Any number of classes for one input: `labels` are those above their thresholds, in alphabetical order.
+
+    The probabilities are of each label by itself, so they need not sum to 1; `label` is the likeliest.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        probabilities: Mapping[str, float],
+        thresholds: Mapping[str, float],
+        separator: str,
+        trace: Callable[[], Any],
+        warnings: Callable[[], list[str]] = list,
+    ) -> None:
+        super().__init__(source, probabilities, trace, warnings)
+        self.thresholds, self.separator = thresholds, separator
+
+    def __repr__(self) -> str:
+        return f"LabelsAnswer(source={self.source!r}, labels={self.labels!r})"
+
+    @property
+    def labels(self) -> list[str]:
+        return sorted(name for name, chance in self.probabilities.items() if chance >= self.thresholds[name])
+
+    @property
+    def text(self) -> str:
+        return self.separator.join(self.labels)
+
+    @property
+    def score(self) -> float:
+        """The log probability of exactly these labels."""
+        chosen = set(self.labels)
+        chances = (chance if name in chosen else 1 - chance for name, chance in self.probabilities.items())
+        return sum(math.log(max(chance, sys.float_info.min)) for chance in chances)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {
+            "source": plain_source(self.source),
+            "labels": self.labels,
+            "probabilities": {label: round(chance, 6) for label, chance in self.probabilities.items()},
+        }
+        return {**values, "warnings": self.warnings} if self.warnings else values
+
+
 class AnsweredSpan(NamedTuple):
     """Some words that belong together: from word `start` to word `end`, which is not among them, and their text."""
 

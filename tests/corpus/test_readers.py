@@ -464,8 +464,18 @@ def test_empty_files(tmp_path):
             "2: the key 'target' is missing (did you mean 'targt'?)",
         ),
         ("a.jsonl", '{"en": "a", "de": ""}\n', {}, "1: the key 'source' is missing; the keys here are en, de"),
-        ("a.jsonl", '{"source": 1, "target": "b"}\n', {}, "1: the key 'source' must hold text; found a number"),
-        ("a.jsonl", '{"source": "", "target": null}\n', {}, "1: the key 'target' must hold text; found null"),
+        (
+            "a.jsonl",
+            '{"source": 1.5, "target": "b"}\n',
+            {},
+            "1: the key 'source' must hold text or a whole number; found a fraction",
+        ),
+        (
+            "a.jsonl",
+            '{"source": "", "target": null}\n',
+            {},
+            "1: the key 'target' must hold text or a whole number; found null",
+        ),
         (
             "a.jsonl",
             '{"source": "\\ud800", "target": ""}\n',

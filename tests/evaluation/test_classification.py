@@ -18,6 +18,7 @@ from seqloom.evaluation.classification import (
     ClassificationReport,
     Confusion,
     accuracy,
+    bootstrap_intervals,
     class_figures,
     classification_report,
     confusion_counts,
@@ -25,6 +26,7 @@ from seqloom.evaluation.classification import (
     log_loss,
     macro_f1,
     majority_baseline,
+    matthews_correlation,
     most_frequent_confusions,
     weighted_f1,
 )
@@ -139,6 +141,7 @@ def test_one_class() -> None:
         "accuracy": 100.0,
         "macro_f1": 100.0,
         "weighted_f1": 100.0,
+        "mcc": 0.0,  # nothing varies, so nothing can go together
         "loss": 0.0,
         "calibration_error": 0.0,
     }
@@ -174,7 +177,10 @@ def test_the_report_as_text() -> None:
         "accuracy     60.00           60.00                         40.00  higher is better",
         "macro F1     36.67           25.00                         30.12  higher is better",
         "weighted F1  61.33               –                             –  higher is better",
+        "MCC          0.468               –                             –  higher is better",
         "loss             –               –                         1.000  lower is better",
+        "",
+        "95 % intervals by bootstrap: accuracy 20.00 to 100.00, macro F1 10.00 to 100.00",
         "",
         "majority class: always a",
         "",
@@ -207,7 +213,7 @@ def test_a_report_of_many_classes_shows_none_and_few_confusions() -> None:
 def test_the_report_as_json_and_as_figures() -> None:
     probabilities = np.full((5, 3), 1 / 3, np.float32)
     report = classification_report("test", GOLD, PREDICTED, probabilities, ["a", "b", "c"], {"m": {"accuracy": 1.0}})
-    assert list(report.figures) == ["accuracy", "macro_f1", "weighted_f1", "loss", "calibration_error"]
+    assert list(report.figures) == ["accuracy", "macro_f1", "weighted_f1", "mcc", "loss", "calibration_error"]
     found = json.loads(json.dumps(report.to_dict()))
     assert {name: found[name] for name in report.figures} == report.figures
     assert (found["name"], found["count"], found["baselines"]) == ("test", 5, {"m": {"accuracy": 1.0}})
@@ -216,6 +222,47 @@ def test_the_report_as_json_and_as_figures() -> None:
     assert found["loss"] == pytest.approx(math.log(3), rel=1e-6)
     assert set(report.figures) <= set(METRICS)
     assert report.answers == PREDICTED
+
+
+def test_the_correlation_is_that_of_scikit_learn() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(4)
+    for classes in (2, 3, 7):
+        gold, predicted = ([str(number) for number in random.integers(0, classes, 50)] for _ in range(2))
+        predicted[:20] = gold[:20]
+        assert matthews_correlation(gold, predicted) == pytest.approx(metrics.matthews_corrcoef(gold, predicted))
+
+
+def test_the_interval_is_that_of_the_binomial_distribution_and_always_the_same() -> None:
+    gold = ["a"] * 400
+    predicted = ["a"] * 320 + ["b"] * 80
+    found = bootstrap_intervals(gold, predicted)
+    assert found == bootstrap_intervals(gold, predicted)
+    half = 196 * math.sqrt(0.8 * 0.2 / 400)
+    assert found["accuracy"] == pytest.approx((80 - half, 80 + half), abs=0.6)
+    low, high = found["macro_f1"]
+    assert low < macro_f1(gold, predicted) < high
+
+
+def test_mistakes_come_with_the_surest_first() -> None:
+    probabilities = np.array([[0.9, 0.1], [0.3, 0.7], [0.4, 0.6], [0.2, 0.8]])
+    report = classification_report(
+        "test",
+        ["b", "a", "b", "a"],
+        ["a", "b", "b", "b"],
+        probabilities,
+        ["a", "b"],
+        texts=["1", "2", "3", "4  4" * 30],
+    )
+    assert [(one.text[0], one.gold, one.predicted, one.probability) for one in report.mistakes] == [
+        ("1", "b", "a", 0.9),
+        ("4", "a", "b", 0.8),
+        ("2", "a", "b", 0.7),
+    ]
+    shown = report.render().split("surest mistakes")[1]
+    assert shown.index("0.900") < shown.index("0.800")
+    assert "…" in shown
+    assert json.loads(json.dumps(report.to_dict()))["mistakes"][0]["text"] == "1"
 
 
 def test_the_report_as_html_is_escaped() -> None:

@@ -32,11 +32,13 @@ RECALL = "A b c ? A"
 ASKED: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "attention": ("transformer", [TEXT], {}),
     "beam": ("recurrent", [TEXT], {"width": 2, "length": 4}),
+    "confusion": ("classifier", [], {"most": 2}),
     "contexts": ("transformer_lm", ["b", "A b c", "D b e", "b b c"], {"layer": 1}),
     "forcing": ("recurrent", [TEXT], {"target": "la bruja"}),
     "gates": ("recurrent", [TEXT], {"side": "decoder", "units": "4"}),
     "gradients": ("recurrent_lm", [RECALL], {"steps": 3}),
     "heads": ("transformer", [], {"sentences": 3}),
+    "hierarchy": ("hierarchical_classifier", [REVIEW + ". the end!"], {}),
     "lengths": ("recurrent", [], {"test": "test"}),
     "neighbours": ("vectors", ["paris", "oslo"], {"count": 3}),
     "next": ("recurrent_lm", ["A b"], {"count": 4}),
@@ -44,6 +46,8 @@ ASKED: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "pca": ("vectors", ["countries"], {}),
     "positions": ("transformer", [], {"count": 5}),
     "projection": ("vectors", ["rome"], {"colours": "frequency"}),
+    "reliability": ("recurrent_classifier", [], {"bins": 5}),
+    "saliency": ("last_classifier", [REVIEW], {"method": "occlusion"}),
     "softmax": ("cbow", ["paris _ oslo"], {"count": 3}),
     "states": ("recurrent", [TEXT], {"units": 3}),
     "tags": ("tagger", ["anna visits old paris"], {}),
@@ -54,14 +58,16 @@ ASKED: dict[str, tuple[str, list[str], dict[str, Any]]] = {
 }
 """View -> whom to ask, about what, with which options."""
 
+OF_CLASSIFIERS = ["confusion", "reliability", "saliency"]
 HAS = {
     "recurrent": ["attention", "beam", "forcing", "gates", "lengths", "next", "states", "tokens"],
     "without_attention": ["beam", "forcing", "gates", "lengths", "next", "states", "tokens"],
     "transformer": ["attention", "beam", "forcing", "heads", "lengths", "next", "positions", "tokens"],
-    "classifier": ["tokens", "words"],
-    "recurrent_classifier": ["gates", "states", "tokens", "words"],
-    "last_classifier": ["gates", "states", "tokens", "words"],
-    "transformer_classifier": ["attention", "positions", "tokens", "words"],
+    "classifier": [*OF_CLASSIFIERS, "tokens", "words"],
+    "recurrent_classifier": ["confusion", "gates", "reliability", "saliency", "states", "tokens", "words"],
+    "last_classifier": ["confusion", "gates", "reliability", "saliency", "states", "tokens", "words"],
+    "transformer_classifier": ["attention", "confusion", "positions", "reliability", "saliency", "tokens", "words"],
+    "hierarchical_classifier": ["confusion", "hierarchy", "reliability", "saliency"],
     "recurrent_lm": ["beam", "contexts", "gates", "gradients", "next", "states", "tokens"],
     "bpe_lm": ["beam", "contexts", "gates", "gradients", "next", "states", "tokens"],
     "transformer_lm": ["attention", "beam", "contexts", "gradients", "next", "positions", "tokens"],
@@ -115,6 +121,15 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
         "recurrent_classifier": {
             **classify,
             "model": {"kind": "classifier", "encoder": {**recurrent, "cell": "lstm"}, "pooling": "max"},
+        },
+        "hierarchical_classifier": {
+            **classify,
+            "model": {
+                "kind": "hierarchical_classifier",
+                "embedding_size": 5,
+                "word_size": 6,
+                "sentence_size": 6,
+            },
         },
         "last_classifier": {**classify, "model": {"kind": "classifier", "encoder": recurrent, "pooling": "last"}},
         "transformer_classifier": {

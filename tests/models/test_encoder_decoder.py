@@ -658,8 +658,14 @@ def test_a_new_mechanism_needs_its_class_and_a_line(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (dict(encoder=dict(kind="recurent")), "encoder.kind must be one of embeddings, recurrent, transformer"),
-        (dict(encoder=dict(size=3)), "encoder.kind is missing; it is one of embeddings, recurrent, transformer"),
+        (
+            dict(encoder=dict(kind="recurent")),
+            "encoder.kind must be one of convolution, embeddings, recurrent, text_convolution, transformer",
+        ),
+        (
+            dict(encoder=dict(size=3)),
+            "encoder.kind is missing; it is one of convolution, embeddings, recurrent, text_convolution, transformer",
+        ),
         (dict(encoder=dict(kind="embeddings", sise=3)), "encoder.sise is not a setting (did you mean 'size'?)"),
         (dict(decoder=dict(kind="recurrent", cell="gruu")), "decoder.cell must be one of"),
         (

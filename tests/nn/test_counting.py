@@ -74,10 +74,15 @@ PARTS: dict[str, Any] = {
     "convolution": dict(kind="convolution", size=6, kernel_size=5, num_layers=2),
     "embeddings": dict(kind="embeddings", size=6),
     "recurrent": dict(kind="recurrent", embedding_size=7, hidden_size=10),
+    "text_convolution": dict(kind="text_convolution", embedding_size=7, widths=(2, 3), filters=5),
     "transformer": dict(kind="transformer", size=12, num_heads=3, feed_forward_size=23, num_layers=1),
 }
 KINDS |= {f"classifier-{name}": dict(kind="classifier", encoder=encoder) for name, encoder in PARTS.items()}
-KINDS["classifier-attention"] = dict(kind="classifier", encoder=PARTS["embeddings"], pooling="attention")
+KINDS |= {
+    "classifier-ngrams": dict(kind="classifier", encoder=dict(PARTS["embeddings"], word_ngrams=2, buckets=11)),
+    "classifier-attention": dict(kind="classifier", encoder=PARTS["recurrent"], pooling="attention"),
+    "documents": dict(kind="hierarchical_classifier", embedding_size=7, word_size=10, sentence_size=12),
+}
 for _encoder in PARTS:
     for _decoder in ("recurrent", "transformer"):
         KINDS[f"{_encoder}-{_decoder}"] = dict(kind="encoder_decoder", encoder=PARTS[_encoder], decoder=PARTS[_decoder])

@@ -212,7 +212,8 @@ def test_contradictions_are_named(data: dict[str, Any]) -> None:
         load_recipe(unknown)
     del unknown["model"]["encoder"]["kind"]
     with pytest.raises(
-        RecipeError, match=r"model\.encoder\.kind is missing; it is one of convolution, embeddings, recurrent, transf"
+        RecipeError,
+        match=r"model\.encoder\.kind is missing; it is one of convolution, embeddings, recurrent, text_con",
     ):
         load_recipe(unknown)
     unknown["model"]["encoder"] = {"kind": "embeddings", "sise": 3}

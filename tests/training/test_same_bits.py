@@ -51,6 +51,14 @@ def dropping_recipe(**training: Any) -> dict[str, Any]:
     return recipe
 
 
+def hashed_recipe(**training: Any) -> dict[str, Any]:
+    """Tables with sparse gradients."""
+    encoder = {"kind": "embeddings", "size": 12, "word_ngrams": 2, "buckets": 40, "dropout": 0.3}
+    decoder = {"kind": "recurrent", "cell": "gru", "embedding_size": 8, "hidden_size": 12}
+    recipe = tiny_recipe(**training)
+    return {**recipe, "model": {"kind": "encoder_decoder", "encoder": encoder, "decoder": decoder}}
+
+
 def stream_recipe(**training: Any) -> dict[str, Any]:
     """Rows that go on from batch to batch."""
     text = {name: {"text": f"grammar:en/{name}", "limit": limit} for name, limit in (("train", 150), ("valid", 20))}
@@ -83,6 +91,7 @@ HOW = {
     "plain": (transformer_recipe, {"plain": True}),
     "muon": (transformer_recipe, {"optimizer": "muon"}),
     "few rows": (tiny_recipe, {"batch_tokens": 12, "accumulate": 1, "max_length": 12}),
+    "hashed n-grams": (hashed_recipe, {}),
     "stream": (stream_recipe, {}),
     "masked": (masked_recipe, {}),
 }
@@ -177,7 +186,7 @@ def finished(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["usual", "R-Drop", "stream", "few rows"])
+@pytest.mark.parametrize("name", ["usual", "R-Drop", "stream", "few rows", "hashed n-grams"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_processes_change_no_bit(name: str, size: int, tmp_path: Path) -> None:
     """Three ranks of four shards: one has two branches of the tree, or another share than the others."""

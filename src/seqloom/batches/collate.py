@@ -91,15 +91,43 @@ class Context:
 
 
 @dataclass(frozen=True)
+class Subwords:
+    """The pieces of words beside the symbols of texts: `rows` of a table, one text after the other.
+
+    `counts` (batch, time) says how many of them are of each symbol; a text has none behind its last symbol.
+    """
+
+    rows: Tensor
+    counts: Tensor
+
+    def places(self, width: int) -> Tensor:
+        """(rows,): which symbol each piece is of, all symbols counted row by row in a batch that is so wide."""
+        batch, time = self.counts.shape
+        symbols = torch.arange(batch)[:, None] * width + torch.arange(time)
+        return symbols.flatten().repeat_interleave(self.counts.flatten())
+
+    def doubled(self) -> Subwords:
+        return Subwords(*twice(self.rows, self.counts))
+
+    def part(self, rows: slice, width: int) -> Subwords:
+        """`width` is that of these rows' symbols."""
+        texts = self.counts.sum(1).tolist()
+        pieces = self.rows.split(texts)[rows]
+        return Subwords(torch.cat(pieces) if pieces else self.rows[:0], self.counts[rows, :width])
+
+
+@dataclass(frozen=True)
 class Tokens:
     """Text that is read: `ids` (batch, time) ending in EOS, `lengths` (batch,).
 
-    `context` is what a language model reads beside it, where there is one.
+    `context` is what a language model reads beside it, where there is one; `subwords` the pieces of its words, where an
+    encoder has vectors for them.
     """
 
     ids: Tensor
     lengths: Tensor
     context: Context | None = None
+    subwords: Subwords | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -110,13 +138,15 @@ class Tokens:
 
     def doubled(self) -> Tokens:
         ids, lengths = twice(self.ids, self.lengths)
-        return Tokens(ids, lengths, None if self.context is None else self.context.doubled())
+        context = None if self.context is None else self.context.doubled()
+        return Tokens(ids, lengths, context, None if self.subwords is None else self.subwords.doubled())
 
     def part(self, rows: slice) -> Tokens:
         lengths = self.lengths[rows]
         width = _longest(lengths)
         context = None if self.context is None else self.context.part(rows, width)
-        return Tokens(self.ids[rows, :width], lengths, context)
+        subwords = None if self.subwords is None else self.subwords.part(rows, width)
+        return Tokens(self.ids[rows, :width], lengths, context, subwords)
 
     def hidden(self, start: int, end: int) -> Tokens:
         """The same with unknown symbols where some stand."""
@@ -186,9 +216,15 @@ def collate_context(symbols: Sequence[Ids], places: Sequence[Ids]) -> Context:
     )
 
 
-def collate_sources(sources: Sequence[Ids], context: Context | None = None) -> Tokens:
+def collate_subwords(rows: Sequence[Ids], counts: Sequence[Ids]) -> Subwords:
+    """The pieces of each text's words, and how many each word has; the end of a text has none."""
+    flat = np.concatenate([np.asarray(row, np.int64) for row in rows]) if len(rows) else np.empty(0, np.int64)
+    return Subwords(torch.from_numpy(flat), padded(counts, after=0))
+
+
+def collate_sources(sources: Sequence[Ids], context: Context | None = None, subwords: Subwords | None = None) -> Tokens:
     """Encoded texts -> what an encoder reads: EOS appended, padded, lengths kept."""
-    return Tokens(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1), context)
+    return Tokens(padded(sources, after=EOS_ID), torch.from_numpy(_lengths(sources) + 1), context, subwords)
 
 
 def collate_targets(targets: Sequence[Ids]) -> Target:

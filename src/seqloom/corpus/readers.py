@@ -357,7 +357,9 @@ def _read_labelled(path: str, complain: Complain) -> Iterator[Located]:
 
 def _read_jsonl(path: str, keys: Sequence[_Joined], complain: Complain) -> Iterator[Located]:
     def sides(values: dict[str, Any]) -> list[str]:
-        return [side.join(json_text(values, str(key)) for key in side.columns) for side in keys]
+        return [
+            side.join(_json_side(values, str(key), lists=side is keys[-1]) for key in side.columns) for side in keys
+        ]
 
     for number, (source, target) in json_rows(path, sides, complain):
         yield Located(path, number, Pair(source, target))
@@ -380,6 +382,8 @@ def json_rows(path: str, convert: Callable[[dict[str, Any]], Made], complain: Co
         raise DataError("the file is empty", path)
 
 
+LIST = "\x1f"
+"""Before each item where a value was a list in JSON."""
 _JSON_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
@@ -407,11 +411,22 @@ def _json_value(values: dict[str, Any], key: str) -> Any:
 
 
 def json_text(values: dict[str, Any], key: str) -> str:
-    """The text below a key of a JSON object."""
+    """The text below a key of a JSON object; a whole number, as labels often are, is its digits."""
     text = _json_value(values, key)
+    if isinstance(text, int) and not isinstance(text, bool):
+        return str(text)
     if not isinstance(text, str):
-        raise ValueError(f"the key {key!r} must hold text; found {_JSON_KINDS.get(type(text), 'a number')}")
+        kind = _JSON_KINDS.get(type(text), "a fraction")
+        raise ValueError(f"the key {key!r} must hold text or a whole number; found {kind}")
     return _sound(text, key)
+
+
+def _json_side(values: dict[str, Any], key: str, *, lists: bool) -> str:
+    """A source, or a target, which may be a list of labels; whoever has no use for several refuses them."""
+    found = values.get(key)
+    if lists and isinstance(found, list) and all(isinstance(item, str) and LIST not in item for item in found):
+        return "".join(LIST + _sound(item, key) for item in found)
+    return json_text(values, key)
 
 
 def json_texts(values: dict[str, Any], key: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ json.dumps(report.to_dict())
 from __future__ import annotations
 
 import html
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,6 +25,11 @@ CLASSES_SHOWN = 60
 """A report with more classes than this prints none of them; they are in its dictionary."""
 CONFUSIONS_KEPT = 20
 CONFUSIONS_SHOWN = 5
+ERRORS_KEPT = 50
+ERRORS_SHOWN = 5
+ERROR_WIDTH = 60
+RESAMPLED = 1000
+SEED = 0  # of the bootstrap: the same answers have the same interval
 DASH = "–"
 
 
@@ -43,6 +49,15 @@ class Confusion(NamedTuple):
     gold: str
     predicted: str
     times: int  # every tuple has a method `count`
+
+
+class Mistake(NamedTuple):
+    """A wrong answer: the text, what it should have been and was, and the probability the model gave its own label."""
+
+    text: str
+    gold: str
+    predicted: str
+    probability: float
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -79,6 +94,47 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
 def weighted_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """The mean F1 of the classes by their share of the gold labels, in percent."""
     return _weighted(class_figures(gold, predicted))
+
+
+def matthews_correlation(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """From −1 to 1; 0 for a model that ignores its input. Of several classes R_K (Gorodkin 2004)."""
+    assert_parallel(predicted, gold)
+    expected, answered, count = Counter(gold), Counter(predicted), len(gold)
+    right = sum(theirs == ours for theirs, ours in zip(gold, predicted, strict=True))
+    covariance = right * count - sum(expected[label] * answered[label] for label in expected)
+    spread = [count**2 - sum(number**2 for number in counts.values()) for counts in (expected, answered)]
+    return covariance / math.sqrt(spread[0] * spread[1]) if all(spread) else 0.0
+
+
+def bootstrap_intervals(
+    gold: Sequence[str], predicted: Sequence[str], share: float = 0.95
+) -> dict[str, tuple[float, float]]:
+    """Where accuracy and macro F1 lie on test sets drawn from this one with replacement (Efron 1979, percentiles).
+
+    A resample is a draw of how often each pair of gold and predicted label occurs, which is all that both figures need.
+    """
+    pairs = sorted(confusion_counts(gold, predicted).items())
+    labels = {label: number for number, label in enumerate(sorted({label for pair, _ in pairs for label in pair}))}
+    theirs, ours = (np.array([labels[pair[side]] for pair, _ in pairs]) for side in (0, 1))
+    times = np.array([count for _, count in pairs])
+    drawn = np.random.default_rng(SEED).multinomial(len(gold), times / times.sum(), RESAMPLED).astype(np.float64)
+    of_gold, of_predicted = (np.eye(len(labels))[side] for side in (theirs, ours))  # (pairs, labels)
+    right = drawn @ (of_gold * of_predicted)
+    both = drawn @ of_gold + drawn @ of_predicted
+    f1 = np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0)
+    figures = {"accuracy": right.sum(1) / len(gold), "macro_f1": f1.sum(1) / (both > 0).sum(1)}
+    tails = [50 * (1 - share), 50 * (1 + share)]
+    return {name: tuple((100 * np.percentile(values, tails)).tolist()) for name, values in figures.items()}
+
+
+def surest_mistakes(
+    texts: Sequence[str], gold: Sequence[str], predicted: Sequence[str], confidence: Sequence[float]
+) -> list[Mistake]:
+    """The wrong answers, those that the model was surest of first; often it is the data that is wrong."""
+    wrong = [
+        Mistake(*one) for one in zip(texts, gold, predicted, map(float, confidence), strict=True) if one[1] != one[2]
+    ]
+    return sorted(wrong, key=lambda one: -one.probability)[:ERRORS_KEPT]
 
 
 def confusion_counts(gold: Sequence[str], predicted: Sequence[str]) -> dict[tuple[str, str], int]:
@@ -165,6 +221,8 @@ class ClassificationReport(Report):
     baselines: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     predicted: list[str] = field(default_factory=list, repr=False)
     gold: list[str] = field(default_factory=list, repr=False)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list, repr=False)
 
     def rescore(self, metric: str) -> Rescore | None:
         if metric == "accuracy":
@@ -194,12 +252,17 @@ class ClassificationReport(Report):
             "confusions": [
                 {"gold": one.gold, "predicted": one.predicted, "count": one.times} for one in self.confusions
             ],
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "mistakes": [one._asdict() for one in self.mistakes],
             "baselines": {name: dict(figures) for name, figures in self.baselines.items()},
         }
 
     def render(self) -> str:
         """The report as plain text."""
-        parts = [self._heading(), _aligned(self._score_cells())]
+        parts = [self._heading(), aligned(score_cells(self.scores, self.baselines))]
+        if self.intervals:
+            ends = (f"{METRICS[name].title} {low:.2f} to {high:.2f}" for name, (low, high) in self.intervals.items())
+            parts.append(f"95 % intervals by bootstrap: {', '.join(ends)}")
         always = [f"{name}: always {one['label']}" for name, one in self.baselines.items() if "label" in one]
         if always:
             parts.append("\n".join(always))
@@ -209,16 +272,24 @@ class ClassificationReport(Report):
                 (label, f"{one.precision:.2f}", f"{one.recall:.2f}", f"{one.f1:.2f}", f"{one.support:,}")
                 for label, one in self.classes.items()
             ]
-            parts.append(_aligned([header, *rows]))
+            parts.append(aligned([header, *rows]))
         if self.confusions:
             shown = self.confusions[:CONFUSIONS_SHOWN]
             cells = [("gold", "predicted", "times"), *((one.gold, one.predicted, f"{one.times:,}") for one in shown)]
-            parts.append("most frequent confusions\n\n" + _aligned(cells, left=2))
+            parts.append("most frequent confusions\n\n" + aligned(cells, left=2))
+        if self.mistakes:
+            wrong = [
+                (shorten(" ".join(one.text.split()), ERROR_WIDTH), one.gold, one.predicted, f"{one.probability:.3f}")
+                for one in self.mistakes[:ERRORS_SHOWN]
+            ]
+            parts.append(
+                "surest mistakes\n\n" + aligned([("text", "gold", "predicted", "probability"), *wrong], left=3)
+            )
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
         """The scores beside those of the baselines, and all the rest folded away."""
-        header, *rows = self._score_cells()
+        header, *rows = score_cells(self.scores, self.baselines)
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
         body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         return (
@@ -229,19 +300,22 @@ class ClassificationReport(Report):
     def _heading(self) -> str:
         return f"{self.name}: {self.count:,} {'example' if self.count == 1 else 'examples'}"
 
-    def _score_cells(self) -> list[tuple[str, ...]]:
-        """Rows of text, the head first: a column for the model and for each baseline."""
-        columns = [self.scores, *self.baselines.values()]
-        names = dict.fromkeys(name for column in columns for name in column if name in METRICS)
 
-        def cell(name: str, column: Mapping[str, float | str]) -> str:
-            return METRICS[name].show(float(column[name])) if name in column else DASH
+def score_cells(
+    scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float | str]]
+) -> list[tuple[str, ...]]:
+    """Rows of text, the head first: a column for the model and for each baseline."""
+    columns = [scores, *baselines.values()]
+    names = dict.fromkeys(name for column in columns for name in column if name in METRICS)
 
-        rows = [
-            (METRICS[name].title, *(cell(name, column) for column in columns), f"{METRICS[name].better} is better")
-            for name in names
-        ]
-        return [("score", "model", *self.baselines, ""), *rows]
+    def cell(name: str, column: Mapping[str, float | str]) -> str:
+        return METRICS[name].show(float(column[name])) if name in column else DASH
+
+    rows = [
+        (METRICS[name].title, *(cell(name, column) for column in columns), f"{METRICS[name].better} is better")
+        for name in names
+    ]
+    return [("score", "model", *baselines, ""), *rows]
 
 
 def classification_report(
@@ -251,6 +325,7 @@ def classification_report(
     probabilities: np.ndarray | None = None,
     labels: Sequence[str] | None = None,
     baselines: Mapping[str, Mapping[str, float | str]] | None = None,
+    texts: Sequence[str] | None = None,
 ) -> ClassificationReport:
     """Score the labels that a classifier gave.
 
@@ -261,20 +336,33 @@ def classification_report(
         probabilities: (examples, classes), where they are known: adds the loss and the calibration error.
         labels: The label of each column of `probabilities`.
         baselines: Name -> figures of what the model has to beat (see `majority_baseline`).
+        texts: What was classified: adds the mistakes that the model was surest of, where there are probabilities.
     """
     figures = class_figures(gold, predicted)
     scores = {
         "accuracy": accuracy(gold, predicted),
         "macro_f1": _macro(figures),
         "weighted_f1": _weighted(figures),
+        "mcc": matthews_correlation(gold, predicted),
     }
+    mistakes: list[Mistake] = []
     if probabilities is not None:
         assert labels is not None, "probabilities need the label of each of their columns"
         scores["loss"] = log_loss(gold, probabilities, labels)
         scores["calibration_error"] = expected_calibration_error(gold, probabilities, labels)
-    confusions = most_frequent_confusions(gold, predicted)
+        if texts is not None:
+            mistakes = surest_mistakes(texts, gold, predicted, np.max(probabilities, axis=1).tolist())
     return ClassificationReport(
-        name, len(gold), scores, figures, confusions, dict(baselines or {}), list(predicted), list(gold)
+        name,
+        len(gold),
+        scores,
+        figures,
+        most_frequent_confusions(gold, predicted),
+        dict(baselines or {}),
+        list(predicted),
+        list(gold),
+        bootstrap_intervals(gold, predicted),
+        mistakes,
     )
 
 
@@ -289,6 +377,11 @@ def _macro_of_counts(sums: np.ndarray) -> float:
     right, expected, given = sums.reshape(3, -1)
     occurs = expected + given > 0
     return float((200.0 * right[occurs] / (expected + given)[occurs]).mean())
+
+
+def shorten(text: str, most: int) -> str:
+    """At most so many characters, the last one then an ellipsis."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _percent(part: int, whole: int) -> float:
@@ -314,7 +407,7 @@ def _gold_columns(gold: Sequence[str], probabilities: np.ndarray, labels: Sequen
     return np.array([column_of.get(label, -1) for label in gold], np.int64)
 
 
-def _aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Lines of a table, the head first and a rule below it; the first `left` columns and notes are left-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     # A column without a head holds notes.

@@ -178,9 +178,9 @@ def tagging_report(
         {},
         lines if answered is None else [f"{label}\t{line}" for label, line in zip(answered, lines, strict=True)],
         [" ".join(tags) for tags in gold],
-        len(theirs),
-        errors[:ERRORS_KEPT],
-        _counts(gold, predicted, labels, answered, spans=spans),
+        words=len(theirs),
+        errors=errors[:ERRORS_KEPT],
+        counts=_counts(gold, predicted, labels, answered, spans=spans),
     )
 
 

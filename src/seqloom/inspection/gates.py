@@ -250,6 +250,8 @@ def no_layer(model: Any) -> str | None:
     """Why no recurrent layer of a model can be watched; None if one can."""
     if not model.can("trace"):
         return f"this is for models that read a text, not for {model.task.kind}"
+    if not getattr(model.network, "traces_gates", True):
+        return "its recurrent layers read sentences by themselves, and their gates are not traced"
     return None if has_part(model, "cells") else NO_GATES
 
 

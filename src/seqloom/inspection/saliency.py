@@ -15,11 +15,12 @@ from seqloom.errors import UserError, one_of
 from seqloom.inspection.page import INK, SMALL, look, text_size
 from seqloom.inspection.plot import blocks, columns_of, panels
 from seqloom.inspection.terminal import DIVERGING, display_width, painted, shade_of, shorten, shown
+from seqloom.inspection.text_saliency import words_picture
 from seqloom.inspection.trace import plain
 from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 
 MOST_CHANNELS = 9
-Method = Literal["gradient", "occlusion"]
+Method = Literal["gradient", "integrated", "occlusion"]
 SAYS = {
     "gradient": "gradient × input: how far a step's value moves the logit of the label above the mean of all labels",
     "occlusion": "occlusion: how far that logit falls when the steps around one are hidden",
@@ -133,7 +134,11 @@ class SaliencyView(View):
 
     class Options(ViewOptions):
         label: str | None = Field(None, description="for which label (default: the one that the model answers)")
-        method: Method = Field("gradient", description="gradient: gradient × input; occlusion: steps are hidden")
+        method: Method | None = Field(
+            None,
+            description="gradient: gradient × input (default for series); integrated: integrated gradients of texts "
+            "(default there); occlusion: steps or words are hidden",
+        )
         width: int = Field(5, ge=1, le=10_000, description="of occlusion: steps that are hidden together")
         number: int = Field(1, ge=1, description="which series of the file")
 
@@ -150,14 +155,19 @@ class SaliencyView(View):
         if label not in answer.probabilities:
             raise UserError(one_of("label", label, answer.probabilities))
         share = lambda done: progress(done, "")  # noqa: E731
-        values = model.task.saliency(model.network, one, label, options.method, options.width, share)
+        if model.task.source.is_text:
+            return words_picture(model, answer, inputs[0], label, options.method or "integrated")
+        if options.method == "integrated":
+            raise UserError("--method integrated is for texts; of a series take gradient or occlusion")
+        method = options.method or "gradient"
+        values = model.task.saliency(model.network, one, label, method, options.width, share)
         series = not model.task.source.is_text
         found = Saliency(
             label,
             answer.probabilities,
             model.task.source.labels(one),
             values,
-            options.method,
+            method,
             np.asarray(one) if series else None,
             model.task.source.channels if series else (),
         )
@@ -172,7 +182,7 @@ class SaliencyView(View):
             values={
                 "label": label,
                 "probabilities": dict(answer.probabilities),
-                "method": options.method,
+                "method": method,
                 "steps": list(found.labels),
                 "saliency": plain(values),
             },

@@ -14,6 +14,7 @@ from seqloom.inspection.forecast import ForecastView
 from seqloom.inspection.gates import GatesView
 from seqloom.inspection.gradients import GradientsView
 from seqloom.inspection.heads import HeadsView
+from seqloom.inspection.hierarchy import HierarchyView
 from seqloom.inspection.lengths import LengthsView
 from seqloom.inspection.neighbours import NeighboursView
 from seqloom.inspection.next_symbols import NextView
@@ -21,6 +22,7 @@ from seqloom.inspection.offsets import OffsetsView
 from seqloom.inspection.onehot import OneHotView
 from seqloom.inspection.positions import PositionsView
 from seqloom.inspection.projection import ProjectionView
+from seqloom.inspection.reliability import ConfusionView, ReliabilityView
 from seqloom.inspection.saliency import SaliencyView
 from seqloom.inspection.softmax import SoftmaxView
 from seqloom.inspection.states import StatesView
@@ -36,12 +38,14 @@ VIEWS: dict[str, View] = {
     for view in (
         AttentionView(),
         BeamView(),
+        ConfusionView(),
         ContextsView(),
         ForcingView(),
         ForecastView(),
         GatesView(),
         GradientsView(),
         HeadsView(),
+        HierarchyView(),
         LengthsView(),
         NeighboursView(),
         NextView(),
@@ -49,6 +53,7 @@ VIEWS: dict[str, View] = {
         OffsetsView(),
         PositionsView(),
         ProjectionView(),
+        ReliabilityView(),
         SaliencyView(),
         SoftmaxView(),
         StatesView(),

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from seqloom.answers import LabelsAnswer
 from seqloom.errors import UserError, one_of
 from seqloom.inspection.page import (
     INK,
@@ -63,10 +64,28 @@ class Contributions:
     values: np.ndarray
     bias: float
     probabilities: Mapping[str, float]
+    apart: bool = False
+    """Whether labels do not exclude each other."""
 
     @property
     def logit(self) -> float:
         return float(self.values.sum()) + self.bias
+
+    def rows(self) -> list[tuple[str, float]]:
+        """What is drawn as bars."""
+        return [*zip(map(shown, self.words), self.values.tolist(), strict=True), ("bias", self.bias)]
+
+    def caption(self) -> str:
+        """What a picture of it shows."""
+        return (
+            f"What the vector of each word adds to the logit of “{self.label}”: blue speaks for the label, "
+            f"orange against it. With the bias, {signed(self.bias)}, they add up to {self.summary()}. "
+            f"Other labels: {_others(self)}."
+        )
+
+    def conclusion(self) -> str:
+        """One sentence below the bars."""
+        return f"They add up to {self.summary()}."
 
     def logit_of(self, label: str) -> float:
         """Of another label: logits differ as the logarithms of probabilities do."""
@@ -75,9 +94,11 @@ class Contributions:
 
     def summary(self) -> str:
         """What the numbers add up to, beside the likeliest other label."""
+        if self.apart:
+            return f"{signed(self.logit)}, the logit of {self.label}: above 0 it is more likely than not"
         other = next((label for label in self.probabilities if label != self.label), None)
-        beside = "" if other is None else f"; that of {other} is {_number(self.logit_of(other))}"
-        return f"{_number(self.logit)}, the logit of {self.label} above the mean of all labels{beside}"
+        beside = "" if other is None else f"; that of {other} is {signed(self.logit_of(other))}"
+        return f"{signed(self.logit)}, the logit of {self.label} above the mean of all labels{beside}"
 
 
 def whole_words(labels: Sequence[str], values: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -127,7 +148,7 @@ def _others(found: Contributions) -> str:
     return ", ".join(rest[:OTHERS]) + (f" and {len(rest) - OTHERS} more" if len(rest) > OTHERS else "")
 
 
-def _number(value: float) -> str:
+def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")  # never −0.00
 
 
@@ -136,13 +157,13 @@ def _number(value: float) -> str:
 
 
 def _text(found: Contributions, width: int | None, colour: bool) -> str:
-    rows = [*zip(map(shown, found.words), found.values.tolist(), strict=True), ("bias", found.bias)]
+    rows = found.rows()
     size = BAR if width is None else max(4, min(BAR, (width - 24) // 2))
     names = [shorten(name, 24) for name, _ in rows]
     widest = max(map(display_width, names))
     high = max(max(abs(value) for _, value in rows), 1e-9)
     lines = [
-        f"{name}{' ' * (widest - display_width(name))} {_number(value):>7}  {_signed_bar(value / high, size, colour)}"
+        f"{name}{' ' * (widest - display_width(name))} {signed(value):>7}  {_signed_bar(value / high, size, colour)}"
         for name, (_, value) in zip(names, rows, strict=True)
     ]
     return "\n".join(
@@ -151,7 +172,7 @@ def _text(found: Contributions, width: int | None, colour: bool) -> str:
             "",
             *(line.rstrip() for line in lines),
             "",
-            visible(f"They add up to {found.summary()}."),
+            visible(found.conclusion()),
         ]
     )
 
@@ -177,7 +198,7 @@ def _page(found: Contributions, title: str) -> Any:
     from matplotlib.patches import Rectangle
 
     names = [shown(word) for word in found.words]
-    numbers = [_number(value) for value in found.values]
+    numbers = [signed(value) for value in found.values]
     sizes = [max(text_size(name)[0] + 0.1, text_size(n, TINY)[0]) for name, n in zip(names, numbers, strict=True)]
     places, x, line = list[tuple[float, int]](), 0.0, 0
     for size in sizes:
@@ -186,11 +207,7 @@ def _page(found: Contributions, title: str) -> Any:
         places.append((x, line))
         x += size + GAP
     wide = max(x + size for (x, _), size in zip(places, sizes, strict=True))
-    caption = (
-        f"What the vector of each word adds to the logit of “{found.label}”: blue speaks for the label, orange against "
-        f"it. With the bias, {_number(found.bias)}, they add up to {found.summary()}. Other labels: {_others(found)}."
-    )
-    heading, notes = Heading(title, wide), Notes(caption, wide)
+    heading, notes = Heading(title, wide), Notes(found.caption(), wide)
     width = max(wide, heading.width, notes.width) + 2 * MARGIN
     deep = line * LINE + BOX + 0.3
     height = heading.height + deep + notes.height + 0.06 + 2 * MARGIN
@@ -241,9 +258,13 @@ class WordsView(View):
         number = array.rows.index(label)
         # What speaks for every label alike decides nothing: a softmax sees only differences.
         values, biases = np.asarray(array.values, dtype=float), model.network.output.bias.detach().double().numpy()
-        words, values = whole_words(array.columns, (values - values.mean(0))[number])
-        bias = float(biases[number] - biases.mean())
-        found = Contributions(label, words, values, bias, answer.probabilities)
+        if isinstance(answer, LabelsAnswer):  # each label is a decision by itself
+            words, values = whole_words(array.columns, values[number])
+            bias = float(biases[number])
+        else:
+            words, values = whole_words(array.columns, (values - values.mean(0))[number])
+            bias = float(biases[number] - biases.mean())
+        found = Contributions(label, words, values, bias, answer.probabilities, isinstance(answer, LabelsAnswer))
         heading = f"“{shorten(visible(inputs[0]), 60)}”: {_heading(found)} ({model.name})"
         drawn = partial(draw_words, found, title=heading)
         notes, only = [], np.flatnonzero(values)

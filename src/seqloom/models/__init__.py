@@ -14,6 +14,7 @@ from seqloom.models.encoder_decoder import (
 )
 from seqloom.models.encoder_forecaster import EncoderForecaster, EncoderForecasterSettings
 from seqloom.models.feed_forward_lm import FeedForwardLanguageModel, FeedForwardLanguageModelSettings
+from seqloom.models.hierarchical_classifier import HierarchicalClassifier, HierarchicalClassifierSettings
 from seqloom.models.linear_forecaster import DLinear, DLinearSettings, LinearForecaster, LinearForecasterSettings
 from seqloom.models.masked_lm import MaskedLanguageModel, MaskedLanguageModelSettings
 from seqloom.models.ngram_lm import NGramLanguageModel
@@ -53,6 +54,7 @@ READERS: Models = {**BIDIRECTIONAL_MODELS, **MASKED_MODELS}
 
 CLASSIFIERS: Models = {
     "classifier": (ClassifierSettings, Classifier),
+    "hierarchical_classifier": (HierarchicalClassifierSettings, HierarchicalClassifier),
 }
 
 FORECASTERS: Models = {

@@ -8,9 +8,11 @@ from pydantic import Field
 from torch import nn
 
 from seqloom.models.memory import Memory, MemoryShape
+from seqloom.models.text_reader import TextReader
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.masks import real_or_none
 from seqloom.settings import ModelSettings
+from seqloom.vectors.settings import SubwordSettings
 
 
 class EmbeddingEncoderSettings(ModelSettings):
@@ -19,6 +21,15 @@ class EmbeddingEncoderSettings(ModelSettings):
     kind: Literal["embeddings"] = "embeddings"
     size: int = Field(100, ge=1, description="of a symbol's vector")
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    word_ngrams: int = Field(
+        1, ge=1, le=10, description="runs of up to so many symbols have vectors too, added to that of their last symbol"
+    )
+    buckets: int = Field(
+        2**20, ge=1, le=100_000_000, description="word_ngrams: rows of the table that runs are hashed into"
+    )
+    subwords: SubwordSettings | None = Field(
+        None, description="pieces of a word have vectors too, added to that of the word (fastText)"
+    )
 
     @property
     def embedding_size(self) -> int:
@@ -30,12 +41,16 @@ class EmbeddingEncoderSettings(ModelSettings):
 
 
 class EmbeddingEncoder(nn.Module):
-    """Embeddings alone (a bag of words, in their order)."""
+    """Embeddings alone (a bag of words, in their order), and where wanted those of n-grams (Joulin et al. 2017)."""
 
     def __init__(self, settings: EmbeddingEncoderSettings, reader: nn.Module) -> None:
         """`reader` turns a batch of sources into vectors of `size`."""
         super().__init__()
-        self.reader, self.memory, self.dropout = reader, settings.memory, Dropout(settings.dropout)
+        s = settings
+        self.reader, self.memory, self.dropout = reader, s.memory, Dropout(s.dropout)
+        if s.word_ngrams > 1 or s.subwords is not None:
+            assert isinstance(reader, TextReader), "n-grams are of symbols"
+            reader.read_ngrams(s.word_ngrams, s.buckets, 0 if s.subwords is None else s.subwords.buckets)
 
     def encode(self, source: Any, trace: Any = None) -> Memory:
         """The vectors as they are."""

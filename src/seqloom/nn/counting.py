@@ -19,6 +19,7 @@ from seqloom.nn.cells import GRU, LSTM, CoupledLSTM, Elman, ElmanSigmoid, Peepho
 from seqloom.nn.connections import Dense, Highway
 from seqloom.nn.convolution import Convolution
 from seqloom.nn.embeddings import SymbolEmbedding
+from seqloom.nn.hashing import HashedTable
 from seqloom.nn.multihead import CrossAttention, SelfAttention
 from seqloom.nn.pooling import AttentionPooling
 from seqloom.nn.positions import Learned, Relative
@@ -37,6 +38,7 @@ LEGEND = {
     "h": "size of one head",
     "s": "inputs that lead around so far",
     "w": "steps that a convolution sees at once",
+    "r": "rows of a table that symbols are hashed into, and one for nothing",
     "a": "third axis of a tensor",
     "b": "fourth axis of a tensor",
 }
@@ -98,6 +100,7 @@ def gated(d: Any, f: Any) -> Any:
 
 FORMULAS: dict[type[nn.Module], tuple[Rule, Callable[[Any], Sizes]]] = {
     SymbolEmbedding: (lambda V, d: V * d, lambda part: dict(zip("Vd", part.weight.shape, strict=True))),
+    HashedTable: (lambda r, d: r * d, lambda part: dict(zip("rd", part.weight.shape, strict=True))),
     Elman: (lambda m, n: m * n + n**2 + n, _cell),
     ElmanSigmoid: (lambda m, n: m * n + n**2 + n, _cell),
     GRU: (lambda m, n: 3 * (m * n + n**2 + n) + n, _cell),  # the candidate's second bias stands inside the reset gate

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqloom.batches.collate import Tokens, collate_context, collate_sources
+from seqloom.batches.collate import Tokens, collate_context, collate_sources, collate_subwords
 from seqloom.batches.shards import Field
 from seqloom.corpus.readers import CorpusSettings, read_pairs
 from seqloom.evaluation.text_baseline import TextBaseline
 from seqloom.sources.reading import Beside, Read
+from seqloom.sources.word_pieces import WordPieces
 from seqloom.text.recutting import Recutter
 from seqloom.text.settings import TextSettings
 from seqloom.text.special import EOS
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.text.unknown import warnings_about
 from seqloom.training.progress import Progress as Bar
+from seqloom.vectors.settings import SubwordSettings
 
 FILE = "tokenizer.json"
 PLACES = 2**32  # a place may be anywhere in a line
@@ -29,6 +31,7 @@ class TextSource:
 
     tokenizer: Tokenizer
     beside: Beside | None = None
+    subwords: SubwordSettings | None = None
     ends = 1
     is_text = True
 
@@ -52,7 +55,13 @@ class TextSource:
         return f"{len(self.tokenizer):,} symbols ({self.tokenizer.kind})"
 
     def key(self) -> str:
-        return "\n".join([self.tokenizer.to_json(), "" if self.beside is None else self.beside.key()])
+        beside = "" if self.beside is None else self.beside.key()
+        subwords = [] if self.subwords is None else [self.subwords.model_dump_json()]
+        return "\n".join([self.tokenizer.to_json(), beside, *subwords])
+
+    def kept(self) -> dict[str, Any]:
+        """What must be known besides the tokenizer to read texts in the same way."""
+        return {} if self.subwords is None else {"subwords": self.subwords.model_dump()}
 
     def fields(self, recut: int | None = None) -> dict[str, Field]:
         """`recut`: a seed, to cut words of training texts into other pieces each time (BPE dropout)."""
@@ -64,6 +73,10 @@ class TextSource:
             both = _ReadOnce(self.beside, self.tokenizer)
             found["symbols"] = Field(both.symbols, size=self.beside.num_symbols)
             found["places"] = Field(both.places, size=PLACES)
+        if self.subwords is not None:
+            pieces = WordPieces(self.tokenizer, self.subwords)
+            found["pieces"] = Field(pieces.rows, size=self.subwords.buckets + 1)
+            found["piece_counts"] = Field(pieces.counts, size=PLACES)
         return found
 
     def encode(self, raw: Sequence[str]) -> dict[str, list[Any]]:
@@ -79,7 +92,8 @@ class TextSource:
 
     def collate(self, rows: Mapping[str, Sequence[Any]]) -> Tokens:
         context = None if self.beside is None else collate_context(rows["symbols"], rows["places"])
-        return collate_sources(rows["ids"], context)
+        subwords = None if self.subwords is None else collate_subwords(rows["pieces"], rows["piece_counts"])
+        return collate_sources(rows["ids"], context, subwords)
 
     def batch(self, texts: Sequence[str]) -> Tokens:
         """Raw texts -> what an encoder reads."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from seqloom.batches.collate import twice
 from seqloom.batches.shards import Field
+from seqloom.corpus.readers import LIST
 from seqloom.errors import UserError, did_you_mean
 from seqloom.files import read_json
 
@@ -53,6 +55,10 @@ class LabelTarget:
     def learn(cls, labels: Iterable[str]) -> LabelTarget:
         """All labels of the training data."""
         counts = Counter(labels)
+        if any(label.startswith(LIST) for label in counts):
+            raise UserError(
+                'the labels are lists; add labels_separator: "," to the recipe, and an example may have several'
+            )
         if "" in counts:
             raise UserError(f"{counts['']:,} training examples have an empty label; give each one, or leave them out")
         if len(counts) < 2:
@@ -66,10 +72,10 @@ class LabelTarget:
         (folder / FILE).write_text(json.dumps(self.names, ensure_ascii=False, indent=0), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> LabelTarget:
+    def load(cls, folder: Path, least: int = 2) -> LabelTarget:
         names = read_json(folder / FILE)
         sound = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if not sound or not 2 <= len(set(names)) == len(names) <= MOST:
+        if not sound or not least <= len(set(names)) == len(names) <= MOST:
             raise UserError(f"{folder / FILE}: not a list of different labels; copy the whole model folder again")
         return cls(tuple(names))
 
@@ -101,7 +107,33 @@ class LabelTarget:
         return Labels(torch.tensor([int(label) for label in rows["label"]], dtype=torch.long))
 
     @staticmethod
-    def loss(logits: torch.Tensor, target: Labels, smoothing: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
-        """(rows, labels) -> the summed cross-entropy to minimise, and the one without smoothing to report."""
-        loss = F.cross_entropy(logits, target.ids, reduction="sum", label_smoothing=smoothing)
-        return loss, F.cross_entropy(logits.detach(), target.ids, reduction="sum")
+    def loss(
+        logits: torch.Tensor,
+        target: Labels,
+        smoothing: float = 0.0,
+        *,
+        weights: torch.Tensor | None = None,
+        focal: float = 0.0,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(rows, labels) -> the summed cross-entropy to minimise, and the plain one to report.
+
+        Args:
+            logits: Of every label.
+            target: The right ones.
+            smoothing: This share of the probability is wanted evenly of all labels.
+            weights: (labels,) how much an example of each label counts.
+            focal: γ of Lin et al. 2017, equation 4: what is right already, with probability p, counts (1 - p) ** γ.
+        """
+        plain = F.cross_entropy(logits, target.ids, reduction="none")
+        loss = F.cross_entropy(logits, target.ids, reduction="none", label_smoothing=smoothing) if smoothing else plain
+        if focal:
+            # 1 - p by expm1, and a little more than nothing: the gradient of a root is infinite at 0
+            loss = loss * (-torch.expm1(-plain)).clamp(min=1e-12) ** focal
+        if weights is not None:
+            loss = loss * weights[target.ids]
+        return loss.sum(), plain.detach().sum()
+
+    def balanced(self, ids: np.ndarray) -> torch.Tensor:
+        """(labels,) weights by which every label counts as much as any other, 1 on average over the examples."""
+        counts = np.bincount(ids, minlength=len(self))
+        return torch.from_numpy(len(ids) / (len(self) * counts.clip(1))).float()

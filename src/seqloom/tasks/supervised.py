@@ -194,7 +194,7 @@ class Supervised(Network):
         """
         encoded = self.source.encode(raw)
         first = next(iter(encoded.values()))
-        lengths = np.array([len(row) + self.source.ends for row in first], np.int64)
+        lengths = np.array([_num_symbols(row) + self.source.ends for row in first], np.int64)
 
         def compute(indices: np.ndarray) -> dict[int, Any]:
             asked = [int(i) for i in indices if silent is None or len(first[i])]
@@ -211,6 +211,11 @@ class Supervised(Network):
             if progress is not None:
                 progress(len(raw) * done // int(lengths.sum()))
             yield from found.items()
+
+
+def _num_symbols(row: Any) -> int:
+    """Of a sequence, or of a sequence of sequences."""
+    return sum(map(len, row)) if isinstance(row, list) and row and isinstance(row[0], list) else len(row)
 
 
 def read_some(corpus: Any, most: int) -> list[Any]:

@@ -77,6 +77,8 @@ class TaggingRecipe(ExampleRecipe):
             problems.append("training.candidates is for the choice among many symbols; a tagger has few tags")
         if self.training.label_smoothing and model.output == "crf":
             problems.append("training.label_smoothing is for model.output: softmax; crf judges whole sequences")
+        if getattr(model.encoder, "word_ngrams", 1) > 1 or getattr(model.encoder, "subwords", None) is not None:
+            problems.append("model.encoder.word_ngrams and subwords are for classifiers; a tagger has model.characters")
         labelled = self.data.train.label is not None
         if (self.data.valid.label is not None) != labelled:
             problems.append("data.train and data.valid: give both a label, or none of them")

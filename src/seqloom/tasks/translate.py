@@ -65,6 +65,8 @@ class TranslationRecipe(ExampleRecipe):
             problems.append(
                 "text.dropout cuts words anew; model.contextual needs to know where they are: leave one out"
             )
+        if getattr(parts.encoder, "subwords", None) is not None:
+            problems.append("model.encoder.subwords are for classifiers; leave them out")
         unknown = [name for name in self.metrics if name not in TEXT_METRICS]
         problems += [f"metrics must be of {', '.join(TEXT_METRICS)}; got {name!r}" for name in unknown]
         return problems

@@ -135,7 +135,7 @@ def _flat(gradients: Gradients, weights: Sequence[Tensor], size: int) -> Tensor:
     at = 0
     for weight, gradient in zip(weights, gradients, strict=True):
         if gradient is not None:
-            row[at : at + weight.numel()] = gradient.flatten()
+            row[at : at + weight.numel()] = gradient.to_dense().flatten()
         at += weight.numel()
     return row
 

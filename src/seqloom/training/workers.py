@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from seqloom.training.rows import summed_rows
+
 Gradients = list[Tensor | None]  # of every weight that learns, in order
 Branch = tuple[int, int]  # of the tree: from this shard up to that one
 Sum = TypeVar("Sum")
@@ -49,11 +51,19 @@ def tree_sum(found: Mapping[Branch, Sum], add: Callable[[Sum, Sum], Sum], low: i
 
 def add_gradients(left: Gradients, right: Gradients) -> Gradients:
     """left + right, in the memory of `left`; a weight that had no part in one of them has the other's."""
-    both = [(one, other) for one, other in zip(left, right, strict=True) if one is not None and other is not None]
+    pairs = list(zip(left, right, strict=True))
+    both = [(one, other) for one, other in pairs if one is not None and other is not None and not one.is_sparse]
     if both:
         mine, theirs = zip(*both, strict=True)
         torch._foreach_add_(mine, theirs)
-    return [other if one is None else one for one, other in zip(left, right, strict=True)]
+    return [_sum_of(one, other) for one, other in pairs]
+
+
+def _sum_of(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """What is the sum of both by now; sparse ones are added here."""
+    if one is None or other is None:
+        return other if one is None else one
+    return summed_rows(one + other) if one.is_sparse else one
 
 
 class Worker:
@@ -69,7 +79,7 @@ class Worker:
         for weight in self.weights:
             weight.grad = None
         compute(self, shard)
-        found: Gradients = [weight.grad for weight in self.weights]
+        found: Gradients = [None if weight.grad is None else summed_rows(weight.grad) for weight in self.weights]
         for weight in self.weights:
             weight.grad = None
         return found
