@@ -36,7 +36,7 @@ from seqloom.targets.label_set import LabelSetTarget
 from seqloom.tasks.any_source import BATCH_TOKENS, AnySource, AnySourceRecipe
 from seqloom.tasks.base import Fitted, Progress, Say
 from seqloom.tasks.saliency import Saliency, saliency
-from seqloom.tasks.supervised import Compute, Examples, read_examples
+from seqloom.tasks.supervised import Compute, Examples, counted, read_examples
 from seqloom.text.sentences import SentenceSettings
 from seqloom.text.tokenizers import Tokenizer
 from seqloom.training.settings import ExampleTrainingSettings
@@ -348,15 +348,8 @@ class Classification(AnySource):
         **how: Any,
     ) -> Report:
         """Accuracy and its kin, beside the majority class and TF-IDF with logistic regression."""
-        pairs = read_examples(data, "the data")
-        if not pairs:
-            raise UserError(f"{name}: there is no example in it")
-
-        def heard(done: int) -> None:
-            if progress is not None:
-                progress(done / len(pairs), f"{done:,} of {len(pairs):,}")
-
-        found = dict(self.predict(model, [pair.source for pair in pairs], options, heard))
+        pairs = read_examples(data, name)
+        found = dict(self.predict(model, [pair.source for pair in pairs], options, counted(progress, len(pairs))))
         answers = [found[index] for index in range(len(pairs))]
         gold, predicted = [pair.target for pair in pairs], [answer.text for answer in answers]
         probabilities = np.array([[answer.probabilities[label] for label in self.target.names] for answer in answers])
