@@ -146,7 +146,7 @@ HEAD = "head picks one head of one layer; say which"
         ),
         (
             ["attention", TEXT, "--test", "test"],
-            "--test is for look forcing, look gradients, look heads and look lengths; look attention takes",
+            "--test is for look confusion, look forcing, look gradients, look heads, look lengths and look reliability",
         ),
         (["attention", TEXT, "--site", "croos"], "croos"),
         (
