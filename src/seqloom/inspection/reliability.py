@@ -147,6 +147,7 @@ def _reliability_page(bins: Sequence[Bin], title: str) -> Any:
 
 class ReliabilityView(View):
     name = "reliability"
+    recipe = "trec"
     about = "whether a classifier's probabilities are right: of answers given with 90 %, are 90 % right?"
 
     class Options(OnData):
@@ -196,6 +197,7 @@ def confusion_matrix(gold: Sequence[str], predicted: Sequence[str], most: int) -
 
 class ConfusionView(View):
     name = "confusion"
+    recipe = "trec"
     about = "which labels a classifier takes for which"
 
     class Options(OnData):
