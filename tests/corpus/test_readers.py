@@ -339,7 +339,7 @@ def test_permission_error_is_explained(tmp_path, monkeypatch):
     def locked(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(lines, "_open", locked)
+    monkeypatch.setattr(lines, "opened", locked)
     assert line_fault("a") == "a: there is no permission to read this file"
 
 

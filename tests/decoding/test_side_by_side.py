@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import seqloom
-from seqloom.decoding.search import side_by_side
+from seqloom.parallel import side_by_side
 from seqloom.tasks import supervised
 
 

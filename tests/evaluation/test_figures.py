@@ -75,4 +75,5 @@ def test_metrics_are_found_by_name() -> None:
     rates = {name for name in METRICS if name.endswith("_rate")}
     assert lower == rates | {
         "ter", "aer", "loss", "perplexity", "bits_per_character", "pseudo_perplexity", "calibration_error",
+        "mse", "mae",
     }  # fmt: skip

@@ -85,7 +85,7 @@ ENCODER_PARTS: dict[str, dict[str, Any]] = {
     "convolution": dict(kind="convolution", size=HIDDEN, kernel_size=3, num_layers=2, dropout=0.3),
     "embeddings": dict(kind="embeddings", size=HIDDEN, dropout=0.3),
     "recurrent": dict(kind="recurrent", cell="gru", embedding_size=EMBEDDING, hidden_size=HIDDEN, dropout=0.3),
-    "text_convolution": dict(kind="text_convolution", embedding_size=EMBEDDING, widths=(1, 2, 5), filters=4),
+    "text_convolution": dict(kind="text_convolution", embedding_size=EMBEDDING, widths=(1, 4), filters=5),
     "transformer": dict(
         kind="transformer", size=HIDDEN, num_heads=2, feed_forward_size=INNER, num_layers=2, dropout=0.3
     ),
