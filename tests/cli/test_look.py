@@ -421,7 +421,7 @@ def test_a_view_that_a_model_lacks_names_a_recipe_that_has_it(
 ) -> None:
     assert run(["look", str(tiny_run), "heads"]) == 2
     err = capsys.readouterr().err
-    assert "its views: attention, gates, lengths" in err
+    assert "its views: attention, beam, forcing, gates, lengths" in err
     assert err.endswith("a model that has heads: seqloom train demo-transformer\n")
 
 

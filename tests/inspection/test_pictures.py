@@ -35,6 +35,7 @@ ASKED: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "confusion": ("classifier", [], {"most": 2}),
     "contexts": ("transformer_lm", ["b", "A b c", "D b e", "b b c"], {"layer": 1}),
     "forcing": ("recurrent", [TEXT], {"target": "la bruja"}),
+    "forecast": ("forecaster", [], {}),
     "gates": ("recurrent", [TEXT], {"side": "decoder", "units": "4"}),
     "gradients": ("recurrent_lm", [RECALL], {"steps": 3}),
     "heads": ("transformer", [], {"sentences": 3}),
@@ -67,7 +68,8 @@ HAS = {
     "recurrent_classifier": ["confusion", "gates", "reliability", "saliency", "states", "tokens", "words"],
     "last_classifier": ["confusion", "gates", "reliability", "saliency", "states", "tokens", "words"],
     "transformer_classifier": ["attention", "confusion", "positions", "reliability", "saliency", "tokens", "words"],
-    "hierarchical_classifier": ["confusion", "hierarchy", "reliability", "saliency"],
+    "hierarchical_classifier": ["confusion", "hierarchy", "reliability", "saliency", "tokens"],
+    "forecaster": ["forecast"],
     "recurrent_lm": ["beam", "contexts", "gates", "gradients", "next", "states", "tokens"],
     "bpe_lm": ["beam", "contexts", "gates", "gradients", "next", "states", "tokens"],
     "transformer_lm": ["attention", "beam", "contexts", "gradients", "next", "positions", "tokens"],
@@ -121,6 +123,16 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
         "recurrent_classifier": {
             **classify,
             "model": {"kind": "classifier", "encoder": {**recurrent, "cell": "lstm"}, "pooling": "max"},
+        },
+        "forecaster": {
+            "task": "forecast",
+            "data": {
+                name: {"series": "made:seasons", "rows": rows}
+                for name, rows in (("train", [0, 60]), ("valid", [60, 90]))
+            },
+            "forecast": {"history": 8, "horizon": 3},
+            "model": {"kind": "linear_forecaster"},
+            "training": {"steps": 2, "validate_every": 2, "batch_windows": 5},
         },
         "hierarchical_classifier": {
             **classify,

@@ -74,7 +74,7 @@ def test_sets_of_labels_are_learned(model: Model) -> None:
     assert found.text == "animal,negated"
     assert json.loads(json.dumps(found.to_dict()))["labels"] == ["animal", "negated"]
     [(name, corpus)] = model.corpora().items()
-    report = model.evaluate(corpus, name, baselines=True)
+    report = model.evaluate(corpus, name=name, baselines=True)
     assert report.figures["micro_f1"] > 80
     assert report.figures["accuracy"] > report.baselines["most frequent labels"]["accuracy"] + 20
     assert "micro F1" in report.render()

@@ -52,7 +52,7 @@ def classifier(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def test_series_are_classified_beside_their_baselines(classifier: Model, folder: Path) -> None:
-    report = classifier.evaluate(classifier.corpora()["test"], "test", baselines=True)
+    report = classifier.evaluate(classifier.corpora()["test"], name="test", baselines=True)
     assert report.figures["accuracy"] >= 95
     assert set(report.baselines) == {"majority class", "nearest neighbour"}
     answers = classifier.predict(classifier.task.inputs([str(folder / "test.jsonl")]))
@@ -89,7 +89,7 @@ def test_what_counted_is_seen(classifier: Model, folder: Path, tmp_path: Path, m
 def test_every_step_gets_its_label(folder: Path, tmp_path: Path) -> None:
     values = recipe(folder, "tag_steps", "tags", {"kind": "step_tagger"}, label_of="each")
     model = seqloom.train(values, tmp_path / "run")
-    report = model.evaluate(model.corpora()["test"], "test", baselines=True)
+    report = model.evaluate(model.corpora()["test"], name="test", baselines=True)
     assert report.figures["accuracy"] >= 95
     assert set(report.baselines) == {"majority class", "nearest mean"}
     lines = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()]
@@ -104,7 +104,7 @@ def test_a_series_gets_a_number(folder: Path, tmp_path: Path) -> None:
     model = seqloom.train(
         recipe(folder, "regress", "height", {"kind": "regressor", "pooling": "max"}), tmp_path / "run"
     )
-    report = model.evaluate(model.corpora()["test"], "test", baselines=True)
+    report = model.evaluate(model.corpora()["test"], name="test", baselines=True)
     assert report.figures["mse"] < 0.2 * report.baselines["mean"]["mse"]
     line = json.loads((folder / "test.jsonl").read_text().splitlines()[0])
     assert model(line["series"]).values[0] == pytest.approx(line["height"], abs=1.5)

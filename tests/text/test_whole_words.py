@@ -68,7 +68,7 @@ def test_lists_stay_as_they_are(given_words: list[str]) -> None:
 
 @pytest.mark.parametrize("wrong", [["a", ""], ["a", 3], 7, None])
 def test_what_is_no_list_of_words(wrong: object) -> None:
-    with pytest.raises(UserError, match="give a text or a list of words"):
+    with pytest.raises(UserError, match="give a text or a tuple of words"):
         learned().cut(wrong)
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seqloom.evaluation.figures import METRICS, Metric
-from seqloom.evaluation.significance import LEVEL
+from seqloom.evaluation.figures import LEVEL, METRICS, Metric
 from seqloom.layout import hanging, table
 
 DASH = "–"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Direction = Literal["higher", "lower"]
+LEVEL = 0.05  # a difference whose p-value is not below this may be chance
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ Rescore = Callable[[np.ndarray], float]
 
 DRAWS = 1000
 SEED = 0
-LEVEL = 0.05
 
 
 def of_sums(counts: np.ndarray, score: Callable[[np.ndarray], float]) -> Rescore:

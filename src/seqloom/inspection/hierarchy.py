@@ -157,6 +157,7 @@ def _page(found: Hierarchy) -> Any:
 
 class HierarchyView(View):
     name = "hierarchy"
+    recipe = "imdb-han"
     about = "which sentences and words a hierarchical attention network looked at"
     inputs, least, most = "one text in quotes", 1, 1
     example = '"A slow start. But what an ending!"'

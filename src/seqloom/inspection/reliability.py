@@ -31,8 +31,7 @@ from seqloom.inspection.page import (
     save_page,
 )
 from seqloom.inspection.terminal import DIVERGING, bar, to_terminal
-from seqloom.inspection.view import Picture, Progress, View
-from seqloom.settings import Settings
+from seqloom.inspection.view import Picture, Progress, View, ViewOptions
 
 BINS = 10
 SIDE, COUNTS = 3.0, 0.7  # inches: the diagram, and the bars above it
@@ -58,7 +57,7 @@ def answered(model: Any, options: Any, progress: Progress) -> tuple[str, list[st
     return "+".join(corpora), [pair.target for pair in pairs], answers
 
 
-class OnData(Settings):
+class OnData(ViewOptions):
     """Which data a picture is of."""
 
     data: tuple[str, ...] = Field((), description="data as in 'evaluate' (default: the recipe's first test data)")

@@ -118,8 +118,10 @@ def show(
     check_inputs(view, inputs)
     reason = view.missing(model)
     if reason is not None:
-        other = f"; a model that has {name}: seqloom train {view.recipe}" if view.recipe else ""
-        raise UserError(f"{model.folder}: {reason}; its views: {', '.join(views_of(model)) or 'none'}{other}")
+        raise UserError(
+            f"{model.folder}: {reason}; its views: {', '.join(views_of(model)) or 'none'}; a model that has {name}: "
+            f"seqloom train {view.recipe}"
+        )
     picture = view.show(model, inputs, options, progress or (lambda share, figures: None))
     picture.theme = options.theme
     return picture
