@@ -24,6 +24,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SEQLOOM_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are as long as they are: whoever runs tests side by side may have set a width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def tiny_recipe(**training: Any) -> dict[str, Any]:
     """A recipe that trains in about a second, to the same weights whatever the processor multiplies fastest."""
     return {

@@ -355,6 +355,8 @@ def model(run: Path) -> Model:
 
 def given(model: Model) -> list[Any]:
     """Words that have a vector, series, or texts."""
+    if model.task.is_input(TEXTS):  # turns of a conversation
+        return [TEXTS[:2], [TEXTS[1]], "", [*TEXTS[3:], *TEXTS[:1]]]
     if isinstance(model.network, WordVectors):
         return list(model.network.words[:3])
     return TEXTS if getattr(getattr(model.task, "source", None), "is_text", True) else WAVES

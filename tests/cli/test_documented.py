@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from seqloom.experiment import train
 
     place = tmp_path_factory.mktemp("documented")
-    small = ["model.hidden_size=8", "model.embedding_size=8"]
+    small = ["model.hidden_size=40", "model.embedding_size=8"]
     tests = [f"data.test.{name}={{grammar: en-es, split: test, size: 4}}" for name in ("test", "phenomena")]
     train("demo", place / "runs/demo", overrides=[*CUT, *SMALL, *tests, *small])
     train("demo-transformer", place / "runs/demo-transformer", overrides=[*CUT, *SMALL, *tests])

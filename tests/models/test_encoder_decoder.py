@@ -284,7 +284,7 @@ def test_an_answer_does_not_depend_on_its_batch(kind: str, method: str) -> None:
         assert [one.tokens for one in alone] == [one.tokens for one in answers]
         for one, two in zip(alone, answers, strict=True):
             assert one.score == pytest.approx(two.score, abs=1e-4, rel=5e-5)
-            assert_near(one.attention, two.attention)
+            torch.testing.assert_close(one.attention, two.attention, atol=1e-4, rtol=1e-3)  # products of other sizes
 
 
 @pytest.mark.parametrize("kind", sorted(PARTS))

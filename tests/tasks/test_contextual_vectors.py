@@ -133,7 +133,7 @@ def test_what_only_the_language_model_knows_is_learned(
 ) -> None:
     own = tmp_path / "reader"
     shutil.copytree(readers[reader], own)
-    settings = recipe(data, kind, {"source": str(own), "freeze": freeze}, steps=220, validate_every=220)
+    settings = recipe(data, kind, {"source": str(own), "freeze": freeze}, steps=320, validate_every=320)
     model = train(settings, tmp_path / "run")
     pairs = pairs_of(data)
     assert model.task.source.tokenizer.unknown_rate([pair.source for pair in pairs])[0] == len(pairs), (
