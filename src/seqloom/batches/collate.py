@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from seqloom.text.special import BOS_ID, EOS_ID, PAD_ID
 
 Ids = Sequence[int] | np.ndarray
 
@@ -147,12 +147,6 @@ class Tokens:
         context = None if self.context is None else self.context.part(rows, width)
         subwords = None if self.subwords is None else self.subwords.part(rows, width)
         return Tokens(self.ids[rows, :width], lengths, context, subwords)
-
-    def hidden(self, start: int, end: int) -> Tokens:
-        """The same with unknown symbols where some stand."""
-        ids = self.ids.clone()
-        ids[:, start:end] = UNK_ID
-        return replace(self, ids=ids)
 
 
 @dataclass(frozen=True)

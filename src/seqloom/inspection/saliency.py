@@ -1,4 +1,4 @@
-"""Which steps of an input decided a label: the view `saliency`."""
+"""Which steps of a series, or words of a text (`text_saliency.py`), decided a label: the view `saliency`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from seqloom.errors import UserError, one_of
-from seqloom.inspection.page import INK, SMALL, look, text_size
+from seqloom.inspection.page import INK
 from seqloom.inspection.plot import blocks, columns_of, panels
 from seqloom.inspection.terminal import DIVERGING, display_width, painted, shade_of, shorten, shown
 from seqloom.inspection.text_saliency import words_picture
@@ -29,18 +29,14 @@ SAYS = {
 
 @dataclass(frozen=True, eq=False)
 class Saliency:
-    """`values` (time,): what each step adds to a label's logit; `read` (time, channels), where the input is a series.
-
-    `labels` are the steps' own: words of a text, numbers of a series.
-    """
+    """`values` (time,): what each step adds to a label's logit; `read` (time, channels) is the series."""
 
     label: str
     probabilities: Mapping[str, float]
-    labels: Sequence[str]
     values: np.ndarray
     method: str
-    read: np.ndarray | None = None
-    channels: Sequence[str] = ()
+    read: np.ndarray
+    channels: Sequence[str]
 
     @property
     def high(self) -> float:
@@ -60,26 +56,19 @@ def draw_saliency(
     channels = [f"channel {name}" if name.isdecimal() else name for name in found.channels[:MOST_CHANNELS]]
     names = ["saliency", *channels]
     paint = partial(_paint, found)
-    if found.read is not None:
-        return str(panels(names, paint, path, title=found.heading(), caption=caption, xlabel="step"))
-    with look():
-        below = 0.3 + 0.87 * max(text_size(shown(label), SMALL)[0] for label in found.labels)  # they lean by 60 degrees
-    return str(panels(names, paint, path, title=found.heading(), caption=caption, xlabel="", below=below))
+    return str(panels(names, paint, path, title=found.heading(), caption=caption, xlabel="step"))
 
 
 def _paint(found: Saliency, axes: Any, number: int) -> None:
     steps = np.arange(len(found.values))
     if number == 0:
         colours = [DIVERGING[-2] if value >= 0 else DIVERGING[1] for value in found.values]
-        axes.bar(steps, found.values, width=1.0 if found.read is not None else 0.7, color=colours, linewidth=0)
+        axes.bar(steps, found.values, width=1.0, color=colours, linewidth=0)
         axes.axhline(0.0, color=INK, linewidth=0.6)
         axes.set_ylim(
             1.05 * min(-0.1 * found.high, found.values.min()), 1.05 * max(0.1 * found.high, found.values.max())
         )
-        if found.read is None:
-            axes.set_xticks(steps, [shown(label) for label in found.labels], rotation=60, ha="right")
     else:
-        assert found.read is not None
         for step, value in enumerate(found.values):
             shade, _ = shade_of(DIVERGING, (1 + float(value) / found.high) / 2)
             axes.axvspan(step - 0.5, step + 0.5, color=shade, alpha=0.65, linewidth=0, zorder=0)
@@ -88,11 +77,6 @@ def _paint(found: Saliency, axes: Any, number: int) -> None:
 
 
 def _text(found: Saliency, width: int | None, colour: bool) -> str:
-    if found.read is None:
-        wide = max(display_width(shown(label)) for label in found.labels)
-        rows = zip(found.labels, found.values.tolist(), strict=True)
-        lines = [f"{shown(label)}{' ' * (wide - display_width(shown(label)))}  {value:+.3f}" for label, value in rows]
-        return "\n".join([found.heading(), "", *lines])
     names = [shorten(shown(name), 14) for name in found.channels[:MOST_CHANNELS]]
     wide = max([8, *map(display_width, names)])
     room = columns_of(width, wide + 2)
@@ -161,16 +145,7 @@ class SaliencyView(View):
             raise UserError("--method integrated is for texts; of a series take gradient or occlusion")
         method = options.method or "gradient"
         values = model.task.saliency(model.network, one, label, method, options.width, share)
-        series = not model.task.source.is_text
-        found = Saliency(
-            label,
-            answer.probabilities,
-            model.task.source.labels(one),
-            values,
-            method,
-            np.asarray(one) if series else None,
-            model.task.source.channels if series else (),
-        )
+        found = Saliency(label, answer.probabilities, values, method, np.asarray(one), model.task.source.channels)
         drawn = partial(draw_saliency, found)
         notes = []
         if len(found.channels) > MOST_CHANNELS:
@@ -183,7 +158,7 @@ class SaliencyView(View):
                 "label": label,
                 "probabilities": dict(answer.probabilities),
                 "method": method,
-                "steps": list(found.labels),
+                "steps": model.task.source.labels(one),
                 "saliency": plain(values),
             },
             notes=notes,

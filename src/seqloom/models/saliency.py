@@ -1,9 +1,7 @@
-"""Which steps of an input decide a label.
+"""Which steps of a series decide a label (of a text: `tasks/saliency.py`).
 
 The gradient times what is read (Simonyan et al. 2014; Shrikumar et al. 2016), or what is lost when some steps are
 hidden (Zeiler & Fergus 2014).
-
-It asks only for logits, an encoder's `reader`, and a source that can hide steps, so it serves texts and series alike.
 """
 
 from __future__ import annotations
@@ -24,29 +22,15 @@ def above_mean(logits: Tensor, label: int) -> Tensor:
     return logits[:, label] - logits.mean(1)
 
 
-def gradient_times_input(model: Any, source: Any, label: int) -> Tensor:
-    """Of one input: (time, channels) of a series, (time, 1) of a text, whose vectors' parts are added up.
+def gradient_times_input(model: Any, source: Steps, label: int) -> Tensor:
+    """Of one series: (time, channels).
 
-    The first term of a Taylor series around what stands for nothing: a zero vector, or the mean of a channel.
+    The first term of a Taylor series around what stands for nothing, the mean of a channel.
     """
-    held: list[Tensor] = []
-    if isinstance(source, Steps):
-        held.append(source.values.clone().requires_grad_())
-        logits = _logits(model, replace(source, values=held[0]))
-    else:
-
-        def keep(module: Any, arguments: Any, output: Tensor) -> Tensor:
-            held.append(output.detach().requires_grad_())
-            return held[0]
-
-        handle = model.encoder.reader.register_forward_hook(keep)
-        try:
-            logits = _logits(model, source)
-        finally:
-            handle.remove()
-    [gradient] = torch.autograd.grad(above_mean(logits, label).sum(), held)
-    found = (gradient * held[0]).detach()[0]
-    return found if isinstance(source, Steps) else found.sum(1, keepdim=True)
+    values = source.values.clone().requires_grad_()
+    logits = _logits(model, replace(source, values=values))
+    [gradient] = torch.autograd.grad(above_mean(logits, label).sum(), [values])
+    return (gradient * values).detach()[0]
 
 
 def occlusion(

@@ -389,7 +389,7 @@ class Classification(AnySource):
     ) -> np.ndarray:
         """(time,): what each step of a series adds to the logit of a label above the mean of all."""
         if self.source.is_empty(given):
-            raise UserError("there is nothing to look at: give a text")
+            raise UserError("there is nothing to look at: give a series")
         source, number = self.source.batch([given]), self.target.names.index(label)
         if method == "gradient":
             return np.asarray(gradient_times_input(model, source, number).sum(1).numpy())

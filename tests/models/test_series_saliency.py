@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqloom.batches.collate import Batch, collate_sources
+from seqloom.batches.collate import Batch
 from seqloom.batches.steps import Steps
 from seqloom.inspection.saliency import strongest
 from seqloom.models.classifier import Classifier, ClassifierSettings
@@ -84,22 +84,6 @@ def test_of_a_linear_model_both_are_what_each_step_adds() -> None:
     torch.testing.assert_close(occlusion(model, source, 1, 1), by_hand.sum(1).detach(), atol=1e-5, rtol=1e-4)
     total = above_mean(model(Batch(source, None)) - model.output.bias, 1)
     torch.testing.assert_close(found.sum(), total[0].detach(), atol=1e-5, rtol=1e-4)
-
-
-def test_texts_have_it_too() -> None:
-    torch.manual_seed(7)
-    settings = validated(ClassifierSettings, {"encoder": {"kind": "embeddings", "size": 5}, "pooling": "sum"})
-    model = Classifier(settings, num_symbols=9, num_labels=3).eval()
-    source = collate_sources([[4, 5, 6]])
-    found = gradient_times_input(model, source, 2).sum(1)
-    vectors = model.encoder.reader.embedding(source.ids)[0]
-    by_hand = vectors @ (model.output.weight[2] - model.output.weight.mean(0))
-    torch.testing.assert_close(found, by_hand.detach())
-    unknown = model.encoder.reader.embedding(torch.tensor([1]))[0] @ (
-        model.output.weight[2] - model.output.weight.mean(0)
-    )
-    assert occlusion(model, source, 2, 1).shape == (4,)
-    torch.testing.assert_close(occlusion(model, source, 2, 1)[0], (by_hand[0] - unknown).detach(), atol=1e-5, rtol=1e-4)
 
 
 def test_the_strongest_stretch_by_hand() -> None:
