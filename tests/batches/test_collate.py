@@ -17,8 +17,10 @@ def tensors(batch: Batch) -> dict[str, Tensor]:
     """Every tensor of both sides."""
     sides = {"source": batch.source, "target": batch.target}
     found = {f"{side}.{name}": value for side, held in sides.items() for name, value in vars(held).items()}
-    context = found.pop("source.context", None)
-    return found | ({} if context is None else {f"context.{name}": value for name, value in vars(context).items()})
+    for part in ("context", "subwords"):
+        held = found.pop(f"source.{part}", None)
+        found |= {} if held is None else {f"{part}.{name}": value for name, value in vars(held).items()}
+    return found
 
 
 def assert_equal(found: Batch, expected: Batch) -> None:
