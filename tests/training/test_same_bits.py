@@ -357,10 +357,10 @@ def test_ranks_share_work_out() -> None:
 
 
 def test_the_recipe_alone_decides_how_many_shards_there_are() -> None:
-    sizes = {64: 2, 2048: 2, 4095: 2, 4096: 4, 8192: 8, 100_000: 16}
+    sizes = {64: 2, 4096: 2, 8191: 2, 8192: 4, 16_384: 8, 100_000: 16}
     assert {size: TrainingSettings(steps=1, batch_tokens=size).num_shards for size in sizes} == sizes
     assert TrainingSettings(steps=1, batch_tokens=64, shards=5).num_shards == 5
-    assert RunningTextTrainingSettings(steps=1, rows=64, length=256).num_shards == 16
-    assert RunningTextTrainingSettings(steps=1, rows=3, length=5000).num_shards == 3
-    assert RunningTextTrainingSettings(steps=1, batching="sentences", batch_tokens=4096).num_shards == 4
+    assert RunningTextTrainingSettings(steps=1, rows=64, length=256).num_shards == 8
+    assert RunningTextTrainingSettings(steps=1, rows=3, length=9000).num_shards == 3
+    assert RunningTextTrainingSettings(steps=1, batching="sentences", batch_tokens=8192).num_shards == 4
     assert FittingSettings(steps=1).num_shards == 2

@@ -23,7 +23,7 @@ StopMetric = Literal[
 ]
 
 
-TOKENS_OF_SHARD = 1024
+TOKENS_OF_SHARD = 2048
 MOST_SHARDS = 16  # unless a recipe says so
 
 
@@ -72,7 +72,7 @@ class FittingSettings(Settings):
         ge=1,
         le=256,
         description="parts that every batch is cut into, each computed by one thread: the numbers depend on how many "
-        "there are, not on who computes them (default: one for 1,024 tokens, but 2 to 16)",
+        "there are, not on who computes them (default: one for 2,048 tokens, but 2 to 16)",
     )
     workers: int | None = Field(
         None,
